@@ -96,6 +96,22 @@ pub trait CausalLm: Send {
         Ok(())
     }
 
+    /// The token with the largest logit of each row, the lower id among equals, of those below `num_tokens`
+    /// that the row's bitmask allows: what greedy decoding asks for, without logits having to be written. A
+    /// row gets `None` where it has none, or a logit that is not finite: then its logits tell more. The whole is
+    /// `None` where a model has no way that is cheaper than logits.
+    ///
+    /// # Errors
+    /// [`ModelError::Input`] where `rows` are wrong or a bitmask is shorter than `num_tokens`.
+    fn compute_argmax(
+        &mut self,
+        _rows: &[usize],
+        _bitmasks: &[Option<&[u32]>],
+        _num_tokens: usize,
+    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        Ok(None)
+    }
+
     /// The largest of each [`LOGITS_PER_MAXIMUM`] logits that the last call of
     /// [`Self::compute_logits_of`] wrote, `[rows, ceil(vocab_size / LOGITS_PER_MAXIMUM)]`, where the model
     /// noted them while it had the logits at hand. Where a logit is NaN one of its row's is, and then none

@@ -29,6 +29,16 @@ pub struct SamplerOutputRow {
 }
 
 impl SamplerOutputRow {
+    /// The token with the largest logit, where nothing else was [asked](Sampler::takes_largest) of the row.
+    pub(crate) fn largest(token_id: u32) -> Self {
+        Self {
+            token_id,
+            logprobs: None,
+            num_nans: 0,
+            restored: false,
+        }
+    }
+
     /// A token that needed no logits, since its mask left no other: the row would have been restored where
     /// a limit of the request masks that one.
     pub(crate) fn given(token_id: u32, state: &RequestSamplingState) -> Self {
@@ -68,6 +78,14 @@ impl Sampler {
             vocab,
             logprobs_mode,
         }
+    }
+
+    /// Whether the next token is the one with the largest logit of those that the grammar allows, and
+    /// nothing else is asked of the row: then its logits needn't be there.
+    pub(crate) fn takes_largest(state: &RequestSamplingState) -> bool {
+        state.filters().is_none()
+            && RequestedLogprobs::of_output(state.params()).is_none()
+            && !logits_processor::is_needed(state)
     }
 
     /// Samples one row.

@@ -45,6 +45,8 @@ enum Head<'a> {
     Few(&'a [u32]),
     /// All logits, under a bitmask where there is one.
     Full(Option<&'a [u32]>),
+    /// The largest logit was all that was asked for, and is that of this token.
+    Largest(u32),
 }
 
 /// Rows that belong together: a prompt position, or the sampled positions of a request.
@@ -73,11 +75,14 @@ impl ModelRunner {
         let mut first_row = 0;
         while first_row < rows.len() {
             let end = end_of_slice(rows, first_row);
-            let heads: Vec<Head<'_>> = rows[first_row..end]
+            let mut heads: Vec<Head<'_>> = rows[first_row..end]
                 .iter()
                 .map(|row| self.head_of(*row, scheduled, grammar_output))
                 .collect();
             self.count_head_rows(&rows[first_row..end], &heads, output);
+            if self.want_largest(&rows[first_row..end], &heads, scheduled, grammar_output) {
+                self.compute_largest(first_row, &mut heads)?;
+            }
             let slots = self.compute_heads(first_row, &heads)?;
             let slice = &rows[first_row..end];
             let results = self.sample_slice(scheduled, slice, &heads, &slots, grammar_output)?;
@@ -142,11 +147,78 @@ impl ModelRunner {
                 (RowPurpose::PromptLogprobs { .. }, _) | (_, Head::Unsampled) => continue,
                 (_, Head::Given(_)) => vocab_size,
                 (_, Head::Few(token_ids)) => vocab_size - token_ids.len() as u64,
-                (_, Head::Full(_)) => 0,
+                (_, Head::Full(_) | Head::Largest(_)) => 0,
             };
             output.num_head_rows += vocab_size;
             output.num_head_rows_skipped += num_skipped;
         }
+    }
+
+    /// Whether the largest logit is all that any row asks for that would get all: else the head's weights would be
+    /// read twice.
+    fn want_largest(
+        &self,
+        rows: &[LogitsRow],
+        heads: &[Head<'_>],
+        scheduled: &[ScheduledRequest],
+        grammar_output: &GrammarOutput,
+    ) -> bool {
+        let mut full = rows
+            .iter()
+            .zip(heads)
+            .filter(|(_, head)| matches!(head, Head::Full(_)));
+        full.all(|(row, _)| {
+            let RowPurpose::Sample { num_draft_tokens } = row.purpose else {
+                return false;
+            };
+            // Behind a draft the state would be another one.
+            let ScheduledRequest {
+                request_id,
+                draft_token_ids,
+                ..
+            } = &scheduled[row.request];
+            let mask = grammar_output.of(row.request).row(num_draft_tokens);
+            let is_bitmask = match mask {
+                Ok(Some(mask)) => bitmask_of(mask).is_some(),
+                Ok(None) => true,
+                Err(_) => false,
+            };
+            let state = self
+                .requests
+                .get(request_id)
+                .map(|request| &request.sampling_state);
+            is_bitmask && draft_token_ids.is_empty() && state.is_some_and(Sampler::takes_largest)
+        })
+    }
+
+    /// Finds the largest logits of the rows that would get all, where the model can and they tell the token.
+    fn compute_largest(
+        &mut self,
+        first_row: usize,
+        heads: &mut [Head<'_>],
+    ) -> Result<(), ModelError> {
+        let full: Vec<(usize, Option<&[u32]>)> = heads
+            .iter()
+            .enumerate()
+            .filter_map(|(index, head)| match head {
+                Head::Full(bitmask) => Some((index, *bitmask)),
+                _ => None,
+            })
+            .collect();
+        let rows: Vec<usize> = full.iter().map(|(index, _)| first_row + index).collect();
+        let bitmasks: Vec<Option<&[u32]>> = full.iter().map(|(_, bitmask)| *bitmask).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let num_tokens = self.vocab.num_tokens();
+        if let Some(token_ids) = self.model.compute_argmax(&rows, &bitmasks, num_tokens)? {
+            for ((index, _), token_id) in full.iter().zip(token_ids) {
+                if let Some(token_id) = token_id {
+                    heads[*index] = Head::Largest(token_id);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Computes what `heads` need; the first belongs to row `first_row` of the batch. Returns the row
@@ -163,7 +235,7 @@ impl ModelRunner {
         let full: Vec<usize> = (0..heads.len()).filter(is_full).collect();
         let bitmask_of = |&index: &usize| match heads[index] {
             Head::Full(bitmask) => bitmask,
-            Head::Unsampled | Head::Given(_) | Head::Few(_) => None,
+            Head::Unsampled | Head::Given(_) | Head::Few(_) | Head::Largest(_) => None,
         };
         let bitmasks: Vec<Option<&[u32]>> = full.iter().map(bitmask_of).collect();
         let mut slots = vec![None; heads.len()];
@@ -337,6 +409,7 @@ impl Group<'_> {
                     let sampled = match head {
                         Head::Unsampled => return,
                         Head::Given(token_id) => Ok(SamplerOutputRow::given(*token_id, state)),
+                        Head::Largest(token_id) => Ok(SamplerOutputRow::largest(*token_id)),
                         Head::Few(token_ids) => {
                             let known = KnownLogits::Only(token_ids);
                             sampler.sample_known_row(logits, known, state, None, scratch)

@@ -61,6 +61,17 @@ impl CausalLm for TimedModel {
         })
     }
 
+    fn compute_argmax(
+        &mut self,
+        rows: &[usize],
+        bitmasks: &[Option<&[u32]>],
+        num_tokens: usize,
+    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        timed(&self.times.lm_head_nanos, || {
+            self.model.compute_argmax(rows, bitmasks, num_tokens)
+        })
+    }
+
     fn logits_maxima(&self) -> Option<&[f32]> {
         self.model.logits_maxima()
     }

@@ -219,18 +219,20 @@ pub(crate) trait Backend: Send + Sized + 'static {
         out: &mut Self::Activation,
     ) -> Result<(), ModelError>;
 
-    /// `out = act(gate) * up` of `[gate | up] = x * matrix^T + bias`; `gate_up` is room for these, and
-    /// holds anything afterwards.
-    fn linear_act_and_mul(
+    /// `out = (act(gate) * up) * down^T + bias` of `[gate | up] = x * gate_up^T + bias`, the matrices being
+    /// `(gate_up, down)`; `gate_up` and `mlp` are room for what comes between, and hold anything afterwards.
+    fn gated_mlp(
         &mut self,
         x: &Self::Activation,
-        matrix: &Self::Matrix,
+        (gate_up_proj, down_proj): (&Self::Matrix, &Self::Matrix),
         act: HiddenAct,
         gate_up: &mut Self::Activation,
+        mlp: &mut Self::Activation,
         out: &mut Self::Activation,
     ) -> Result<(), ModelError> {
-        self.linear(x, matrix, gate_up)?;
-        self.act_and_mul(act, gate_up, out)
+        self.linear(x, gate_up_proj, gate_up)?;
+        self.act_and_mul(act, gate_up, mlp)?;
+        self.linear(mlp, down_proj, out)
     }
 
     /// Chooses the experts of each row by its logits `[rows, num_experts]`. The rows that go
@@ -285,6 +287,19 @@ pub(crate) trait Backend: Send + Sized + 'static {
         logits: &mut [f32],
         maxima: &mut Vec<f32>,
     ) -> Result<(), ModelError>;
+
+    /// What [`CausalLm::compute_argmax`](crate::model_executor::CausalLm::compute_argmax) says, of some rows of
+    /// `hidden`; `None` where a backend has no way that is cheaper than logits.
+    fn lm_head_argmax(
+        &mut self,
+        _hidden: &Self::Activation,
+        _rows: Range<usize>,
+        _head: &Self::Matrix,
+        _bitmasks: &[Option<&[u32]>],
+        _num_tokens: usize,
+    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        Ok(None)
+    }
 
     /// Logits of one row of `hidden` for chosen token ids, equal to those of [`Self::lm_head`].
     fn lm_head_for(

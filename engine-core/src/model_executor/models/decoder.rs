@@ -381,6 +381,40 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         self.softcap(logits)
     }
 
+    fn compute_argmax(
+        &mut self,
+        rows: &[usize],
+        bitmasks: &[Option<&[u32]>],
+        num_tokens: usize,
+    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        // A cap makes logits equal that were not.
+        if self.weights.config.final_logit_softcapping.is_some() {
+            return Ok(None);
+        }
+        let end = rows.iter().max().map_or(0, |row| row.saturating_add(1));
+        self.check_logits(&(0..end), 0, 0)?;
+        let words = num_tokens.min(self.weights.config.vocab_size).div_ceil(32);
+        if let Some(bitmask) = bitmasks.iter().flatten().find(|mask| mask.len() < words) {
+            return Err(ModelError::Input {
+                field: "bitmasks",
+                problem: format!("length {} must be at least {words}", bitmask.len()),
+            });
+        }
+        let (backend, head) = self.weights.head();
+        let Buffers { normed, delta, .. } = &mut self.buffers;
+        match rows {
+            [first, .., last] | [first @ last]
+                if last - first + 1 == rows.len() && rows.is_sorted() =>
+            {
+                backend.lm_head_argmax(normed, *first..last + 1, head, bitmasks, num_tokens)
+            }
+            _ => {
+                backend.copy_rows(normed, rows, delta)?;
+                backend.lm_head_argmax(delta, 0..rows.len(), head, bitmasks, num_tokens)
+            }
+        }
+    }
+
     fn logits_maxima(&self) -> Option<&[f32]> {
         (!self.logits_maxima.is_empty()).then_some(&self.logits_maxima)
     }

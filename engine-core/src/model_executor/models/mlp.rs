@@ -57,8 +57,8 @@ impl<B: Backend> GatedMlp<B> {
             delta,
             ..
         } = buffers;
-        backend.linear_act_and_mul(normed, &self.gate_up_proj, self.act, gate_up, mlp)?;
-        backend.linear(mlp, &self.down_proj, delta)
+        let matrices = (&self.gate_up_proj, &self.down_proj);
+        backend.gated_mlp(normed, matrices, self.act, gate_up, mlp, delta)
     }
 }
 

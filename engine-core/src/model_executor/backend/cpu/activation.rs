@@ -1,18 +1,34 @@
 //! Activations, and the norms of their rows.
 
+use std::ops::Range;
+
 use super::buffer::{Buffer, SharedMut};
 use super::panels::Rows;
 use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
+use super::wide_rows::{WideRowGroup, num_wide_groups, quantize_wide_row};
 use crate::model_executor::compute_pool::{ComputePool, PoolError};
 use crate::model_executor::error::ModelError;
 
 /// `[rows, width]` of f32 at a fixed stride.
 pub(crate) struct Activation {
     data: Buffer<f32>,
+    /// The rows in wide groups, where whoever wrote them made these, too.
+    groups: Buffer<WideRowGroup>,
+    form: Form,
     rows: usize,
     max_rows: usize,
     width: usize,
     stride: usize,
+}
+
+/// In which form an activation's rows are there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Form {
+    Values,
+    /// In wide groups, too.
+    Both,
+    /// In wide groups alone.
+    Groups,
 }
 
 impl Activation {
@@ -26,9 +42,12 @@ impl Activation {
                 bytes: usize::MAX,
             });
         };
-        let data = Buffer::zeroed("activations", len)?;
+        let groups = max_rows.saturating_mul(num_wide_groups(width));
         Ok(Self {
-            data,
+            data: Buffer::zeroed("activations", len)?,
+            // Memory that is never needed is never taken.
+            groups: Buffer::zeroed("quantized activations", groups)?,
+            form: Form::Values,
             rows: 0,
             max_rows,
             width,
@@ -57,29 +76,75 @@ impl Activation {
             });
         }
         self.rows = rows;
+        self.form = Form::Values;
         Ok(())
     }
 
+    /// Panics where the values aren't there: operations don't read what they ask for in groups alone.
+    fn check_values(&self) {
+        assert!(
+            self.form != Form::Groups,
+            "values of an activation in groups alone"
+        );
+    }
+
     pub(crate) fn row(&self, row: usize) -> &[f32] {
+        self.check_values();
         &self.data[row * self.stride..][..self.width]
     }
 
     /// The rows in use, `stride` apart.
     pub(crate) fn as_slice(&self) -> &[f32] {
+        self.check_values();
         &self.data[..self.rows * self.stride]
     }
 
     /// The rows in use.
     pub(crate) fn as_rows(&self) -> Rows<'_, f32> {
+        self.rows_of(0..self.rows)
+    }
+
+    /// Some of the rows in use, `stride` apart.
+    pub(crate) fn rows_of(&self, rows: Range<usize>) -> Rows<'_, f32> {
         Rows {
-            data: self.as_slice(),
-            count: self.rows,
+            data: &self.as_slice()[rows.start * self.stride..rows.end * self.stride],
+            count: rows.len(),
             stride: self.stride,
         }
     }
 
+    /// The same in wide groups, where they are there.
+    pub(crate) fn groups_of(&self, rows: Range<usize>) -> Option<Rows<'_, WideRowGroup>> {
+        let stride = num_wide_groups(self.width);
+        assert!(rows.end <= self.rows, "rows out of range");
+        (self.form != Form::Values).then(|| Rows {
+            data: &self.groups[rows.start * stride..rows.end * stride],
+            count: rows.len(),
+            stride,
+        })
+    }
+
+    /// For writing: what they are in groups is forgotten.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [f32] {
+        self.form = Form::Values;
         &mut self.data[..self.rows * self.stride]
+    }
+
+    /// The rows as values and as groups, for writing both.
+    fn as_mut_both(&mut self) -> (&mut [f32], &mut [WideRowGroup]) {
+        self.form = Form::Both;
+        let groups = self.rows * num_wide_groups(self.width);
+        (
+            &mut self.data[..self.rows * self.stride],
+            &mut self.groups[..groups],
+        )
+    }
+
+    /// The rows as groups alone, for writing: their values are anything then.
+    pub(crate) fn as_mut_groups(&mut self) -> &mut [WideRowGroup] {
+        self.form = Form::Groups;
+        let groups = self.rows * num_wide_groups(self.width);
+        &mut self.groups[..groups]
     }
 }
 
@@ -211,7 +276,8 @@ pub(crate) fn rms_norm_in_place(
     Ok(())
 }
 
-/// `residual += delta`, then `out = rms_norm(residual)`, by row.
+/// `residual += delta`, then `out = rms_norm(residual)`, by row; with `quantizes` in wide groups, too.
+#[allow(clippy::too_many_arguments, reason = "two operations in one")]
 pub(crate) fn add_rms_norm(
     pool: &ComputePool,
     level: SimdLevel,
@@ -219,6 +285,7 @@ pub(crate) fn add_rms_norm(
     delta: &Activation,
     weight: &[f32],
     eps: f32,
+    quantizes: bool,
     out: &mut Activation,
 ) -> Result<(), ModelError> {
     out.set_rows(residual.rows)?;
@@ -227,20 +294,25 @@ pub(crate) fn add_rms_norm(
     assert!(weight.len() == width && out.width == width, "widths differ");
     assert!(delta.width == width && delta.rows == rows, "shapes differ");
     let x = SharedMut::new(residual.as_mut_slice());
-    let to = SharedMut::new(out.as_mut_slice());
+    let (to, groups) = match quantizes {
+        true => {
+            let (to, groups) = out.as_mut_both();
+            (SharedMut::new(to), Some(SharedMut::new(groups)))
+        }
+        false => (SharedMut::new(out.as_mut_slice()), None),
+    };
+    let num_groups = num_wide_groups(width);
     for_each_row(pool, rows, width, &|row, _| {
         // SAFETY: each row of `residual` and `out` belongs to one call; all hold `width` values.
         unsafe {
             let x = x.ptr(row * x_stride, width);
+            let to = to.ptr(row * out_stride, width);
             add_row(level, x, delta.row(row).as_ptr(), width);
-            rms_norm_row(
-                level,
-                x,
-                weight.as_ptr(),
-                width,
-                eps,
-                to.ptr(row * out_stride, width),
-            );
+            rms_norm_row(level, x, weight.as_ptr(), width, eps, to);
+            if let Some(groups) = groups {
+                let groups = groups.ptr(row * num_groups, num_groups);
+                quantize_wide_row(level, to, width, groups);
+            }
         }
     })?;
     Ok(())

@@ -146,6 +146,69 @@ dispatch! {
     ) = largest_of_panels_body
 }
 
+/// The largest of `len` results that a bitmask allows, a word for 32 of them; all where it is null. -inf
+/// where there is none, NaN where any result, allowed or not, is not finite.
+#[inline(always)]
+unsafe fn largest_allowed_body<S: Simd>(
+    results: *const f32,
+    len: usize,
+    words: *const u32,
+    to: *mut f32,
+) {
+    // SAFETY: all accesses lie within what the caller vouches for.
+    unsafe {
+        // Of finite numbers 0.
+        let mut differences = S::splat(0.0);
+        let mut largest = S::splat(f32::NEG_INFINITY);
+        let mut padded = [f32::NEG_INFINITY; PANEL_WIDTH];
+        for panel in 0..len.div_ceil(PANEL_WIDTH) {
+            let (at, count) = (
+                results.add(panel * PANEL_WIDTH),
+                PANEL_WIDTH.min(len - panel * PANEL_WIDTH),
+            );
+            // Also of a panel that is cut: its results are there.
+            let (first, second) = (S::load(at), S::load(at.add(LANES)));
+            let sum = S::add(first, second);
+            differences = S::add(differences, S::sub(sum, sum));
+            let word = match words.is_null() {
+                true => u32::MAX,
+                false => *words.add(panel),
+            };
+            let word = word & (u32::MAX >> (PANEL_WIDTH - count));
+            match word {
+                u32::MAX => largest = S::max(largest, S::max(first, second)),
+                0 => {}
+                _ => {
+                    for (lane, value) in padded.iter_mut().enumerate() {
+                        *value = match word >> lane & 1 {
+                            1 => *at.add(lane),
+                            _ => f32::NEG_INFINITY,
+                        };
+                    }
+                    let padded = padded.as_ptr();
+                    let both = S::max(S::load(padded), S::load(padded.add(LANES)));
+                    largest = S::max(largest, both);
+                }
+            }
+        }
+        *to = match simd::sum::<S>(differences).is_nan() {
+            true => f32::NAN,
+            false => S::max_lane(largest),
+        };
+    }
+}
+
+dispatch! {
+    /// The largest result that is allowed; see `largest_allowed_body`.
+    ///
+    /// # Safety
+    /// `results` must be valid for `len` values, rounded up to 32, and `words`, where they aren't null, for a
+    /// bit of each.
+    pub(crate) unsafe fn largest_allowed(
+        results: *const f32, len: usize, words: *const u32, to: *mut f32,
+    ) = largest_allowed_body
+}
+
 /// Copies `rows` rows of `width` values past the caches, but for what isn't whole lines.
 #[inline(always)]
 unsafe fn stream_rows_body<S: Simd>(

@@ -176,8 +176,8 @@ fn a_row_is_the_same_in_any_number_of_rows_and_at_every_level_with_fused_multipl
         let mut fused: Option<Vec<f32>> = None;
         for level in SimdLevel::all_in_test() {
             let linear = Linear { pool: &pool, level };
-            let outputs = Outputs::All { stride: n };
             let mut all = vec![0.0; 120 * n];
+            let outputs = Outputs::All { stride: n };
             multiply(linear, &matrix, &x.as_rows(), outputs, &mut all);
             for rows in 1..=20 {
                 let some = Rows {
@@ -185,6 +185,7 @@ fn a_row_is_the_same_in_any_number_of_rows_and_at_every_level_with_fused_multipl
                     ..x.as_rows()
                 };
                 let mut out = vec![0.0; rows * n];
+                let outputs = Outputs::All { stride: n };
                 multiply(linear, &matrix, &some, outputs, &mut out);
                 assert!(out == all[..rows * n], "{format:?} {level:?}: {rows} rows");
             }

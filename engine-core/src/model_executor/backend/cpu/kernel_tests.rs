@@ -89,7 +89,8 @@ fn norms_and_silu_match_at_every_level() {
             activation::rms_norm_in_place(&pool, level, &mut normed, &weight, eps).unwrap();
             (0..9).for_each(|row| assert_eq!(normed.row(row), out.row(row), "in place"));
 
-            activation::add_rms_norm(&pool, level, &mut x, &delta, &weight, eps, &mut out).unwrap();
+            activation::add_rms_norm(&pool, level, &mut x, &delta, &weight, eps, false, &mut out)
+                .unwrap();
             for (row, before) in before.iter().enumerate() {
                 let sum: Vec<f64> = before
                     .iter()

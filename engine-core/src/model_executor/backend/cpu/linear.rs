@@ -1,6 +1,7 @@
 //! A packed matrix of any format, and linear layers by it.
 
 use super::activation::for_each_row;
+use super::argmax;
 #[cfg(target_arch = "x86_64")]
 use super::bf16_dot::{Bf16DotKernel, num_pairs, round_row};
 #[cfg(target_arch = "x86_64")]
@@ -9,6 +10,7 @@ use super::buffer::{Buffer, SharedMut};
 use super::dense::{DenseKernel, DenseMatrix};
 use super::experts::ExpertRows;
 use super::format::{Bf16, F32};
+use super::gated::{self, Gated, GroupScratch};
 use super::k_multiply::{ActivationBlock, KKernel};
 use super::k_quants::{GROUPS, KMatrix, Q4K, Q5K, Q6K};
 use super::panels::{self, PanelKernel, Rows};
@@ -197,6 +199,11 @@ impl PackedMatrix {
         })
     }
 
+    /// Whether its input is quantized to wide groups.
+    pub(crate) fn is_wide(&self) -> bool {
+        matches!(self, Self::Wide8(_) | Self::Wide4(_))
+    }
+
     /// Whether it is several matrices.
     pub(crate) fn is_stacked(&self) -> bool {
         matches!(self, Self::Stacked(_))
@@ -204,7 +211,7 @@ impl PackedMatrix {
 
     /// Whether [`Outputs::Gated`] may be asked of it.
     pub(crate) fn is_gateable(&self) -> bool {
-        !self.is_stacked() && panels::is_gateable(self.out_features())
+        !self.is_stacked() && gated::is_gateable(self.out_features())
     }
 
     /// Writes row `feature` of the matrix, as a table of embeddings is read.
@@ -248,7 +255,7 @@ impl Conversion {
     }
 
     /// The rows in wide groups of 8-bit values.
-    fn quantize_wide(
+    pub(crate) fn quantize_wide(
         &mut self,
         linear: Linear<'_>,
         x: &Rows<'_, f32>,
@@ -350,7 +357,6 @@ impl Conversion {
 }
 
 /// Which outputs of a product are computed.
-#[derive(Clone, Copy)]
 pub(crate) enum Outputs<'a> {
     /// All of every row, rows at this stride.
     All { stride: usize },
@@ -359,6 +365,12 @@ pub(crate) enum Outputs<'a> {
     WithMaxima {
         stride: usize,
         maxima: SharedMut<'a, f32>,
+    },
+    /// The largest of every row alone, see [`argmax::argmax`]; nothing else is written. Not of stacked matrices.
+    Argmax {
+        bitmasks: &'a [Option<&'a [u32]>],
+        num_tokens: usize,
+        token_ids: &'a mut Vec<Option<u32>>,
     },
     /// `act(first half) * second half` of every row, rows at this stride. Not of stacked matrices.
     Gated { act: HiddenAct, stride: usize },
@@ -399,13 +411,9 @@ impl Linear<'_> {
                 }
                 self.run(&DenseKernel { matrix, level }, x, outputs, out)
             }
-            PackedMatrix::Wide8(matrix) => {
+            PackedMatrix::Wide8(_) | PackedMatrix::Wide4(_) => {
                 let x = conversion.quantize_wide(self, x, width)?;
-                self.run(&WideKernel { matrix, level }, &x, outputs, out)
-            }
-            PackedMatrix::Wide4(matrix) => {
-                let x = conversion.quantize_wide(self, x, width)?;
-                self.run(&WideKernel { matrix, level }, &x, outputs, out)
+                self.multiply_wide(matrix, &x, outputs, out)
             }
             PackedMatrix::Q8(matrix) => {
                 let x = conversion.quantize(self, x, width, Q8::ZERO)?;
@@ -433,6 +441,49 @@ impl Linear<'_> {
         }
     }
 
+    /// The same of rows that are in wide groups already, by a matrix that [reads](PackedMatrix::is_wide) such.
+    pub(crate) fn multiply_wide(
+        self,
+        matrix: &PackedMatrix,
+        x: &Rows<'_, WideRowGroup>,
+        outputs: Outputs<'_>,
+        out: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let level = self.level;
+        match matrix {
+            PackedMatrix::Wide8(matrix) => self.run(&WideKernel { matrix, level }, x, outputs, out),
+            PackedMatrix::Wide4(matrix) => self.run(&WideKernel { matrix, level }, x, outputs, out),
+            _ => unreachable!("asked of matrices that read wide groups"),
+        }
+    }
+
+    /// `out = act(gate) * up` of `[gate | up] = x * matrix^T + bias`, from wide groups to wide groups
+    /// `[rows, groups]`.
+    pub(crate) fn multiply_gated_wide(
+        self,
+        matrix: &PackedMatrix,
+        x: &Rows<'_, WideRowGroup>,
+        act: HiddenAct,
+        scratch: &mut GroupScratch,
+        out: &mut [WideRowGroup],
+    ) -> Result<(), ModelError> {
+        let level = self.level;
+        macro_rules! run {
+            ($matrix:ident) => {{
+                let kernel = WideKernel {
+                    matrix: $matrix,
+                    level,
+                };
+                Gated::new(&kernel, level, x, act).multiply_to_groups(self.pool, scratch, out)
+            }};
+        }
+        match matrix {
+            PackedMatrix::Wide8(matrix) => run!(matrix),
+            PackedMatrix::Wide4(matrix) => run!(matrix),
+            _ => unreachable!("asked of matrices that read wide groups"),
+        }
+    }
+
     /// The same by matrices one above the other.
     fn multiply_stacked(
         self,
@@ -444,14 +495,15 @@ impl Linear<'_> {
     ) -> Result<(), ModelError> {
         let mut first = 0;
         match outputs {
-            Outputs::All { .. } => {
+            Outputs::All { stride } => {
                 for matrix in matrices {
                     let out = out.get_mut(first..).unwrap_or_default();
+                    let outputs = Outputs::All { stride };
                     self.multiply(matrix, x, conversion, outputs, out)?;
                     first += matrix.out_features();
                 }
             }
-            Outputs::WithMaxima { .. } | Outputs::Gated { .. } => {
+            Outputs::WithMaxima { .. } | Outputs::Argmax { .. } | Outputs::Gated { .. } => {
                 unreachable!("asked of matrices that are not stacked")
             }
             Outputs::Chosen(features) => {
@@ -563,7 +615,16 @@ impl Linear<'_> {
                 panels::multiply_with_maxima(kernel, self.level, self.pool, x, out, stride, maxima)
             }
             Outputs::Gated { act, stride } => {
-                panels::multiply_gated(kernel, self.level, self.pool, x, act, out, stride)
+                Gated::new(kernel, self.level, x, act).multiply(self.pool, out, stride)
+            }
+            Outputs::Argmax {
+                bitmasks,
+                num_tokens,
+                token_ids,
+            } => {
+                *token_ids =
+                    argmax::argmax(kernel, self.level, self.pool, x, bitmasks, num_tokens)?;
+                Ok(())
             }
             Outputs::Chosen(features) => {
                 panels::multiply_chosen(kernel, self.pool, x, features, out)

@@ -421,8 +421,8 @@ fn a_row_is_the_same_in_any_number_of_rows() {
         let matrix = pack(&pool, kind, k, &[StoredTensor::f32(n, k, &data)], None);
         for level in SimdLevel::all_in_test() {
             let linear = Linear { pool: &pool, level };
-            let outputs = Outputs::All { stride: n };
             let mut all = vec![0.0; 256 * n];
+            let outputs = Outputs::All { stride: n };
             multiply(linear, &matrix, &x.as_rows(), outputs, &mut all);
             // Beyond 30 those at which tiles begin, and at which none asks for what follows any more.
             for rows in (1..=30).chain([31, 32, 33, 47, 96, 97]) {
@@ -431,6 +431,7 @@ fn a_row_is_the_same_in_any_number_of_rows() {
                     ..x.as_rows()
                 };
                 let mut out = vec![0.0; rows * n];
+                let outputs = Outputs::All { stride: n };
                 multiply(linear, &matrix, &some, outputs, &mut out);
                 assert!(out == all[..rows * n], "{kind:?} {level:?}: {rows} rows");
             }

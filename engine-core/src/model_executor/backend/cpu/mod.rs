@@ -6,6 +6,7 @@
 //! and in company.
 
 mod activation;
+mod argmax;
 mod attention;
 mod attention_products;
 #[cfg(target_arch = "x86_64")]
@@ -22,6 +23,7 @@ mod dense;
 mod elementwise;
 mod experts;
 mod format;
+mod gated;
 mod integer;
 mod integer_product;
 #[cfg(target_arch = "x86_64")]
@@ -40,6 +42,8 @@ mod linear;
 mod linear_tests;
 mod multiply;
 mod online_softmax;
+#[cfg(test)]
+mod outputs_tests;
 mod packing;
 mod pages;
 mod panels;
@@ -68,7 +72,7 @@ mod wide_tiles;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use self::activation::{Activation, for_each_row};
 use self::attention::{Batch, Scratch};
@@ -76,9 +80,10 @@ use self::buffer::SharedMut;
 use self::experts::Routing;
 use self::format::Format;
 pub(crate) use self::format::{Bf16, F32, Int8};
+use self::gated::GroupScratch;
 use self::kv_cache::{BlockShape, KvCache};
 use self::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
-use self::panels::{PANEL_WIDTH, Rows};
+use self::panels::PANEL_WIDTH;
 use self::query_tiles::QueryTile;
 use self::simd::{LANES, SimdLevel};
 pub(crate) use self::weight_cache::WeightCache;
@@ -98,6 +103,8 @@ pub(crate) struct CpuBackend<F: Format> {
     weight_cache: Arc<WeightCache>,
     /// The widest input of a matrix loaded so far.
     max_in_features: AtomicUsize,
+    /// Whether a matrix loaded so far reads wide groups.
+    has_wide: AtomicBool,
     step: Option<StepBuffers>,
     format: std::marker::PhantomData<F>,
 }
@@ -107,6 +114,7 @@ struct StepBuffers {
     rotary: Vec<RotaryTable>,
     routing: Routing,
     scratch: Scratch,
+    group_scratch: GroupScratch,
     conversion: Conversion,
     input_ids: Vec<u32>,
     positions: Vec<u32>,
@@ -141,16 +149,18 @@ impl<F: Format> CpuBackend<F> {
             dtype,
             weight_cache,
             max_in_features: AtomicUsize::new(0),
+            has_wide: AtomicBool::new(false),
             step: None,
             format: std::marker::PhantomData,
         })
     }
 
-    /// A product of rows that the step's buffers may hold in another form.
+    /// A product of some rows of `x`, in whichever form they are there and the matrix reads.
     fn multiply(
         &mut self,
         matrix: &PackedMatrix,
-        x: &Rows<'_, f32>,
+        x: &Activation,
+        rows: Range<usize>,
         outputs: Outputs<'_>,
         out: &mut [f32],
     ) -> Result<(), ModelError> {
@@ -158,8 +168,13 @@ impl<F: Format> CpuBackend<F> {
             pool: &self.pool,
             level: self.level,
         };
+        if let Some(groups) = x.groups_of(rows.clone())
+            && matrix.is_wide()
+        {
+            return linear.multiply_wide(matrix, &groups, outputs, out);
+        }
         let step = self.step.as_mut().ok_or_else(not_reserved)?;
-        linear.multiply(matrix, x, &mut step.conversion, outputs, out)
+        linear.multiply(matrix, &x.rows_of(rows), &mut step.conversion, outputs, out)
     }
 
     fn step(&self) -> Result<&StepBuffers, ModelError> {
@@ -196,7 +211,9 @@ impl<F: Format> Backend for CpuBackend<F> {
             dtype: self.dtype,
             cache: &self.weight_cache,
         };
-        packing.pack(name, format, in_features, parts, bias)
+        let matrix = packing.pack(name, format, in_features, parts, bias)?;
+        self.has_wide.fetch_or(matrix.is_wide(), Ordering::Relaxed);
+        Ok(matrix)
     }
 
     fn stack_matrices(&self, mut matrices: Vec<PackedMatrix>) -> Result<PackedMatrix, ModelError> {
@@ -242,6 +259,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         self.step = Some(StepBuffers {
             rotary,
             scratch: Scratch::allocate(self.pool.num_threads(), shape, limits.max_model_len)?,
+            group_scratch: GroupScratch::allocate(self.pool.num_threads())?,
             conversion: Conversion::allocate(
                 tokens
                     .saturating_mul(routing.rows_per_token())
@@ -335,7 +353,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         assert!(out.width() == matrix.out_features(), "widths differ");
         let stride = out.stride();
         let outputs = Outputs::All { stride };
-        self.multiply(matrix, &x.as_rows(), outputs, out.as_mut_slice())
+        self.multiply(matrix, x, 0..x.rows(), outputs, out.as_mut_slice())
     }
 
     fn rms_norm(
@@ -365,7 +383,10 @@ impl<F: Format> Backend for CpuBackend<F> {
         eps: f32,
         out: &mut Activation,
     ) -> Result<(), ModelError> {
-        activation::add_rms_norm(&self.pool, self.level, residual, delta, weight, eps, out)
+        let quantizes = self.has_wide.load(Ordering::Relaxed);
+        activation::add_rms_norm(
+            &self.pool, self.level, residual, delta, weight, eps, quantizes, out,
+        )
     }
 
     fn qk_norm(
@@ -428,23 +449,47 @@ impl<F: Format> Backend for CpuBackend<F> {
         elementwise::act_and_mul(&self.pool, self.level, act, gate_up, out)
     }
 
-    fn linear_act_and_mul(
+    fn gated_mlp(
         &mut self,
         x: &Activation,
-        matrix: &PackedMatrix,
+        (gate_up_proj, down_proj): (&PackedMatrix, &PackedMatrix),
         act: HiddenAct,
         gate_up: &mut Activation,
+        mlp: &mut Activation,
         out: &mut Activation,
     ) -> Result<(), ModelError> {
-        if !matrix.is_gateable() {
-            self.linear(x, matrix, gate_up)?;
-            return self.act_and_mul(act, gate_up, out);
+        if !gate_up_proj.is_gateable() {
+            self.linear(x, gate_up_proj, gate_up)?;
+            self.act_and_mul(act, gate_up, mlp)?;
+            return self.linear(mlp, down_proj, out);
         }
-        out.set_rows(x.rows())?;
-        assert!(2 * out.width() == matrix.out_features(), "widths differ");
-        let stride = out.stride();
-        let outputs = Outputs::Gated { act, stride };
-        self.multiply(matrix, &x.as_rows(), outputs, out.as_mut_slice())
+        mlp.set_rows(x.rows())?;
+        assert!(
+            2 * mlp.width() == gate_up_proj.out_features(),
+            "widths differ"
+        );
+        if gate_up_proj.is_wide() && down_proj.is_wide() {
+            let linear = Linear {
+                pool: &self.pool,
+                level: self.level,
+            };
+            let step = self.step.as_mut().ok_or_else(not_reserved)?;
+            let rows = 0..x.rows();
+            let x = match x.groups_of(rows.clone()) {
+                Some(groups) => groups,
+                None => {
+                    let conversion = &mut step.conversion;
+                    conversion.quantize_wide(linear, &x.rows_of(rows), x.width())?
+                }
+            };
+            let (scratch, to) = (&mut step.group_scratch, mlp.as_mut_groups());
+            linear.multiply_gated_wide(gate_up_proj, &x, act, scratch, to)?;
+        } else {
+            let stride = mlp.stride();
+            let outputs = Outputs::Gated { act, stride };
+            self.multiply(gate_up_proj, x, 0..x.rows(), outputs, mlp.as_mut_slice())?;
+        }
+        self.linear(mlp, down_proj, out)
     }
 
     fn route(&mut self, logits: &Activation, choice: ExpertChoice) -> Result<(), ModelError> {
@@ -521,19 +566,35 @@ impl<F: Format> Backend for CpuBackend<F> {
         logits: &mut [f32],
         maxima: &mut Vec<f32>,
     ) -> Result<(), ModelError> {
-        let stride = hidden.stride();
-        let x = Rows {
-            data: &hidden.as_slice()[rows.start * stride..rows.end * stride],
-            count: rows.len(),
-            stride,
-        };
         let stride = head.out_features();
         if head.is_stacked() {
-            return self.multiply(head, &x, Outputs::All { stride }, logits);
+            return self.multiply(head, hidden, rows, Outputs::All { stride }, logits);
         }
         maxima.resize(rows.len() * stride.div_ceil(PANEL_WIDTH), 0.0);
         let maxima = SharedMut::new(maxima);
-        self.multiply(head, &x, Outputs::WithMaxima { stride, maxima }, logits)
+        let outputs = Outputs::WithMaxima { stride, maxima };
+        self.multiply(head, hidden, rows, outputs, logits)
+    }
+
+    fn lm_head_argmax(
+        &mut self,
+        hidden: &Activation,
+        rows: Range<usize>,
+        head: &PackedMatrix,
+        bitmasks: &[Option<&[u32]>],
+        num_tokens: usize,
+    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        if head.is_stacked() {
+            return Ok(None);
+        }
+        let mut token_ids = Vec::new();
+        let outputs = Outputs::Argmax {
+            bitmasks,
+            num_tokens,
+            token_ids: &mut token_ids,
+        };
+        self.multiply(head, hidden, rows, outputs, &mut [])?;
+        Ok(Some(token_ids))
     }
 
     fn lm_head_for(
@@ -544,12 +605,13 @@ impl<F: Format> Backend for CpuBackend<F> {
         head: &PackedMatrix,
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
-        let x = Rows {
-            data: hidden.row(row),
-            count: 1,
-            stride: hidden.width(),
-        };
-        self.multiply(head, &x, Outputs::Chosen(token_ids), logits)
+        self.multiply(
+            head,
+            hidden,
+            row..row + 1,
+            Outputs::Chosen(token_ids),
+            logits,
+        )
     }
 
     fn softcap(&mut self, logits: &mut [f32], bound: f32) -> Result<(), ModelError> {

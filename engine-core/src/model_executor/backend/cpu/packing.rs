@@ -101,10 +101,11 @@ pub(crate) fn padded_bias(
     out_features: usize,
     bias: Option<&[f32]>,
 ) -> Result<Buffer<f32>, ModelError> {
+    let Some(bias) = bias else {
+        return Buffer::zeroed("biases", 0);
+    };
     let mut padded = Buffer::zeroed("biases", out_features.next_multiple_of(PANEL_WIDTH))?;
-    if let Some(bias) = bias {
-        padded[..bias.len()].copy_from_slice(bias);
-    }
+    padded[..bias.len()].copy_from_slice(bias);
     Ok(padded)
 }
 

@@ -9,12 +9,11 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::buffer::SharedMut;
-use super::elementwise::{act_and_mul_panels, largest_of_panels, stream_rows};
+use super::elementwise::{largest_of_panels, stream_rows};
 use super::experts::ExpertRows;
 use super::simd::{LANES, Simd, SimdLevel};
 use crate::model_executor::LOGITS_PER_MAXIMUM;
 use crate::model_executor::compute_pool::ComputePool;
-use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 
 /// Outputs of a panel.
@@ -24,13 +23,13 @@ pub(crate) const PANEL_WIDTH: usize = 2 * LANES;
 const _: () = assert!(PANEL_WIDTH == LOGITS_PER_MAXIMUM);
 
 /// Most rows of a block, whatever the kernel.
-const MOST_ROWS: usize = 256;
+pub(super) const MOST_ROWS: usize = 256;
 
 /// Panels that stay in the caches while blocks of rows pass.
-const PANEL_BLOCK: usize = 8;
+pub(super) const PANEL_BLOCK: usize = 8;
 
 /// Multiply-adds below which a tile is not worth a thread.
-const WORK_PER_TILE: usize = 16 * 1024;
+pub(super) const WORK_PER_TILE: usize = 16 * 1024;
 
 /// A packed matrix in the hands of the kernel that multiplies with it.
 pub(crate) trait PanelKernel: Sync {
@@ -59,7 +58,7 @@ pub(crate) trait PanelKernel: Sync {
         1
     }
 
-    /// `[out_features]`, padded to whole panels.
+    /// `[out_features]`, padded to whole panels; empty where there is none.
     fn bias(&self) -> &[f32];
 
     /// `c[r, ..] = init[r, ..] + x[r, depth] * panel[depth, col..]` by one chain of multiply-adds
@@ -69,6 +68,16 @@ pub(crate) trait PanelKernel: Sync {
     /// `part` must be valid for its rows of `Input` and of results at their strides; `panel`,
     /// `col` and `depth` must lie within the matrix.
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<Self::Input>);
+}
+
+/// The biases of the panel or half a panel that begins with output `col`. Where there are none they are zeros
+/// that stay in the cache: a matrix is read once a layer, so that its own come from memory.
+pub(super) fn bias_from<K: PanelKernel>(kernel: &K, col: usize) -> *const f32 {
+    static ZEROS: [f32; PANEL_WIDTH] = [0.0; PANEL_WIDTH];
+    match kernel.bias() {
+        [] => ZEROS.as_ptr(),
+        bias => bias[col..].as_ptr(),
+    }
 }
 
 /// Rows and a range of the depth, and where the results go. `init` may be `c`.
@@ -156,16 +165,21 @@ impl<I> Rows<'_, I> {
 
 /// How a product of some rows is cut into tiles.
 #[derive(Debug, Clone, Copy)]
-struct Tiling {
+pub(super) struct Tiling {
     num_panels: usize,
-    row_blocks: usize,
+    pub(super) row_blocks: usize,
     /// Of a block, but the last may have less: 100 rows are 50 and 50, not 96 and 4.
-    rows_per_block: usize,
-    panels_per_tile: usize,
+    pub(super) rows_per_block: usize,
+    pub(super) panels_per_tile: usize,
 }
 
 impl Tiling {
-    fn of<K: PanelKernel>(kernel: &K, num_panels: usize, num_threads: usize, rows: usize) -> Self {
+    pub(super) fn of<K: PanelKernel>(
+        kernel: &K,
+        num_panels: usize,
+        num_threads: usize,
+        rows: usize,
+    ) -> Self {
         let rows_per_block = rows
             .div_ceil(rows.div_ceil(kernel.row_block()).max(1))
             .next_multiple_of(kernel.row_step())
@@ -183,12 +197,12 @@ impl Tiling {
         }
     }
 
-    fn num_tiles(&self) -> usize {
+    pub(super) fn num_tiles(&self) -> usize {
         self.num_panels.div_ceil(self.panels_per_tile) * self.row_blocks
     }
 
     /// Rows and panels of a tile of the product of `rows` rows.
-    fn tile(&self, tile: usize, rows: usize) -> (Range<usize>, Range<usize>) {
+    pub(super) fn tile(&self, tile: usize, rows: usize) -> (Range<usize>, Range<usize>) {
         // Blocks of rows follow one another, so that the panels are read from memory once.
         let first_row = tile % self.row_blocks * self.rows_per_block;
         let first_panel = tile / self.row_blocks * self.panels_per_tile;
@@ -266,7 +280,7 @@ pub(crate) fn multiply_with_maxima<K: PanelKernel>(
                         depth: kernel.depth(),
                         x: x.data.as_ptr().add(rows.start * x.stride),
                         x_stride: x.stride,
-                        init: kernel.bias()[panel * PANEL_WIDTH..].as_ptr(),
+                        init: bias_from(kernel, panel * PANEL_WIDTH),
                         init_stride: 0,
                         c: results.add(index * PANEL_WIDTH),
                         c_stride: GATHERED_STRIDE,
@@ -317,66 +331,6 @@ fn largest_or_nan(values: &[f32]) -> f32 {
             false if largest >= value || largest.is_nan() => largest,
             false => value,
         })
-}
-
-/// Whether [`multiply_gated`] can be used: both halves are whole panels.
-pub(crate) fn is_gateable(out_features: usize) -> bool {
-    out_features.is_multiple_of(2 * PANEL_WIDTH)
-}
-
-/// `out = act(gate) * up` of `[gate | up] = x * matrix^T + bias`, which is kept nowhere: the panel of
-/// some gates and that of their factors go one after the other.
-pub(crate) fn multiply_gated<K: PanelKernel>(
-    kernel: &K,
-    level: SimdLevel,
-    pool: &ComputePool,
-    x: &Rows<'_, K::Input>,
-    act: HiddenAct,
-    out: &mut [f32],
-    out_stride: usize,
-) -> Result<(), ModelError> {
-    x.check(kernel.depth());
-    assert!(is_gateable(kernel.out_features()), "halves of panels");
-    let num_panels = kernel.out_features() / (2 * PANEL_WIDTH);
-    let mut tiling = Tiling::of(kernel, num_panels, pool.num_threads(), x.count);
-    tiling.panels_per_tile = tiling.panels_per_tile.div_ceil(2);
-    assert!(tiling.rows_per_block <= MOST_ROWS, "rows of a block");
-    let to = SharedMut::new(out);
-    pool.run(tiling.num_tiles(), &|tile, _| {
-        let (rows, panels) = tiling.tile(tile, x.count);
-        let mut gate_up = [const { MaybeUninit::<f32>::uninit() }; MOST_ROWS * 2 * PANEL_WIDTH];
-        let gate_up = gate_up.as_mut_ptr().cast::<f32>();
-        for panel in panels {
-            let col = panel * PANEL_WIDTH;
-            for row in rows.clone() {
-                // SAFETY: only checks the bounds of what is written below.
-                let _ = unsafe { to.ptr(row * out_stride + col, PANEL_WIDTH) };
-            }
-            // SAFETY: `x` holds the rows, the matrix both panels and their biases, `gate_up` 64
-            // values of each row; 32 of each row of `out` belong to this tile and lie within it, as
-            // just checked.
-            unsafe {
-                for half in 0..2 {
-                    let panel = panel + half * num_panels;
-                    let part = Part {
-                        rows: rows.len(),
-                        first: 0,
-                        depth: kernel.depth(),
-                        x: x.data.as_ptr().add(rows.start * x.stride),
-                        x_stride: x.stride,
-                        init: kernel.bias()[panel * PANEL_WIDTH..].as_ptr(),
-                        init_stride: 0,
-                        c: gate_up.add(half * PANEL_WIDTH),
-                        c_stride: 2 * PANEL_WIDTH,
-                    };
-                    multiply_panel(kernel, panel, PANEL_WIDTH, part);
-                }
-                let to = to.ptr(rows.start * out_stride + col, PANEL_WIDTH);
-                act_and_mul_panels(level, act, gate_up, rows.len(), to, out_stride);
-            }
-        }
-    })?;
-    Ok(())
 }
 
 /// The same by several matrices of one shape: `kernel_of(group.expert)` for the rows of each group.
@@ -442,7 +396,7 @@ fn multiply_tile<K: PanelKernel>(
                 depth: kernel.depth(),
                 x: x.data.as_ptr().add(first_row * x.stride),
                 x_stride: x.stride,
-                init: kernel.bias()[col..].as_ptr(),
+                init: bias_from(kernel, col),
                 init_stride: 0,
                 c: out.ptr(first_row * out_stride + col, cols),
                 c_stride: out_stride,
@@ -479,7 +433,7 @@ pub(crate) fn multiply_chosen<K: PanelKernel>(
                 depth: kernel.depth(),
                 x: x.data.as_ptr(),
                 x_stride: x.stride,
-                init: kernel.bias()[feature - lane..].as_ptr(),
+                init: bias_from(kernel, feature - lane),
                 init_stride: 0,
                 c: lanes.as_mut_ptr(),
                 c_stride: LANES,
@@ -501,7 +455,7 @@ pub(crate) fn multiply_chosen<K: PanelKernel>(
 /// # Safety
 /// `part` must hold what [`PanelKernel::multiply`] asks for, with the whole depth, `c` being
 /// valid for `cols` values per row only; `init` must be the panel's bias.
-unsafe fn multiply_panel<K: PanelKernel>(
+pub(super) unsafe fn multiply_panel<K: PanelKernel>(
     kernel: &K,
     panel: usize,
     cols: usize,

@@ -4,6 +4,7 @@
 //! added up as [`super::wide_multiply`] does it, in the same order, so both give the same bits and each
 //! number of rows may go the way that is faster.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
@@ -168,7 +169,8 @@ unsafe fn multiply_few<L: WideLayout>(
     part: &Part<WideRowGroup>,
 ) {
     let mut unpacked = MaybeUninit::<Unpacked>::uninit();
-    let mut sums = MaybeUninit::<Sums>::uninit();
+    let mut sums = MaybeUninit::<[Sums; 2]>::uninit();
+    let sums = sums.as_mut_ptr();
     let mut totals = MaybeUninit::<Totals>::uninit();
     let totals = totals.as_mut_ptr().cast::<f32>();
     // SAFETY: the caller vouches for the processor, the rows and the groups; what is unpacked, sums and
@@ -177,23 +179,52 @@ unsafe fn multiply_few<L: WideLayout>(
         if part.rows == 0 || part.depth == 0 {
             return copy_init(part);
         }
+        // Results have left the caches since they were last written.
+        for row in 0..part.rows {
+            prefetch_for_write(part.c.add(row * part.c_stride), PANEL_WIDTH);
+        }
+        let sums_of = |index: usize| sums.cast::<Sums>().add(index % 2);
+        let header_of = |index: usize| headers.add(index * L::HEADER);
+        // Sums of two groups take turns.
+        let scale = |index: usize| {
+            let (init, init_stride) = match index {
+                0 => (part.init, part.init_stride),
+                _ => (totals.cast_const(), PANEL_WIDTH),
+            };
+            let (c, c_stride) = match index + 1 == part.depth {
+                true => (part.c, part.c_stride),
+                false => (totals, PANEL_WIDTH),
+            };
+            let scaled = ScaledSums {
+                sums: sums_of(index).cast_const().cast(),
+                scales: header_of(index).cast(),
+                scales_stride: L::HEADER,
+                x_scale: &raw const (*part.x.add(index)).scale,
+                x_stride: part.x_stride * size_of::<WideRowGroup>(),
+                x_group: size_of::<WideRowGroup>(),
+                init,
+                init_stride: init_stride * size_of::<f32>(),
+                c,
+                c_stride: c_stride * size_of::<f32>(),
+                rows: part.rows,
+            };
+            scaled.add::<1>();
+        };
         let shapes = Tiles::of_rows(part.rows);
         for index in 0..part.depth {
-            let (first, last) = (index == 0, index + 1 == part.depth);
             let group = groups.add(index * L::GROUP_BYTES);
-            let header = headers.add(index * L::HEADER);
+            let header = header_of(index);
             for line in (0..L::HEADER).step_by(64) {
                 let ahead = header.wrapping_add(HEADERS_AHEAD * L::HEADER + line);
                 _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
             }
             let units = matrix.units(part.first + index);
-            let x = part.x.add(index);
             let mut tiles = ByteTiles {
-                x: (&raw const (*x).values).cast(),
+                x: (&raw const (*part.x.add(index)).values).cast(),
                 x_stride: part.x_stride * size_of::<WideRowGroup>(),
                 weights: group.cast(),
                 steps: units,
-                sums: sums.as_mut_ptr().cast(),
+                sums: sums_of(index).cast(),
                 ahead: group,
                 ahead_lines: 0,
             };
@@ -205,28 +236,29 @@ unsafe fn multiply_few<L: WideLayout>(
                     multiply_bytes_deep(&shapes, part.rows, &tiles);
                 }
             }
-            let (init, init_stride) = match first {
-                true => (part.init, part.init_stride),
-                false => (totals.cast_const(), PANEL_WIDTH),
-            };
-            let (c, c_stride) = match last {
-                true => (part.c, part.c_stride),
-                false => (totals, PANEL_WIDTH),
-            };
-            let scaled = ScaledSums {
-                sums: sums.as_ptr().cast(),
-                scales: header.cast(),
-                scales_stride: L::HEADER,
-                x_scale: &raw const (*x).scale,
-                x_stride: part.x_stride * size_of::<WideRowGroup>(),
-                x_group: size_of::<WideRowGroup>(),
-                init,
-                init_stride: init_stride * size_of::<f32>(),
-                c,
-                c_stride: c_stride * size_of::<f32>(),
-                rows: part.rows,
-            };
-            scaled.add::<1>();
+            // The sums of the group before, which are there by now: scaling doesn't wait for tiles.
+            if index > 0 {
+                scale(index - 1);
+            }
+        }
+        scale(part.depth - 1);
+    }
+}
+
+/// Asks for `len` values that will be written.
+///
+/// # Safety
+/// The processor must have tiles: then it has the instruction, too. The values may lie anywhere.
+#[inline(always)]
+unsafe fn prefetch_for_write(values: *const f32, len: usize) {
+    for at in (0..len).step_by(LANES) {
+        // SAFETY: the instruction changes nothing but what is in the caches.
+        unsafe {
+            asm!(
+                "prefetchw [{}]",
+                in(reg) values.wrapping_add(at),
+                options(nostack, preserves_flags),
+            );
         }
     }
 }

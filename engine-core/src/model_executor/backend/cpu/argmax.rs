@@ -1,0 +1,160 @@
+//! The LM head where only the largest logit of each row is asked for: no logits are written.
+//!
+//! At 32 rows the logits of a vocabulary of 150,000 are 20 MB, which would be written to memory beside the
+//! 140 MB of weights that are read from there, and read again by the sampler.
+
+use std::mem::MaybeUninit;
+
+use super::buffer::SharedMut;
+use super::elementwise::largest_allowed;
+use super::panels::{PANEL_BLOCK, PANEL_WIDTH, PanelKernel, Part, Rows, Tiling, bias_from};
+use super::simd::SimdLevel;
+use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::error::ModelError;
+
+/// Most rows that pass over some panels at once.
+const MOST_ROWS: usize = 64;
+
+/// Outputs of these panels, and from a row of their results to the next.
+const WIDTH: usize = PANEL_BLOCK * PANEL_WIDTH;
+
+/// Results of some rows and panels.
+#[repr(C, align(64))]
+struct Results([[f32; WIDTH]; MOST_ROWS]);
+
+/// The largest logit of a row so far.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Largest {
+    /// -inf where there is none yet, NaN where one was not finite.
+    logit: f32,
+    token_id: u32,
+}
+
+impl Largest {
+    const NONE: Self = Self {
+        logit: f32::NEG_INFINITY,
+        token_id: u32::MAX,
+    };
+
+    /// The larger one, the lower token among equals.
+    fn or(self, other: Self) -> Self {
+        if self.logit.is_nan() || other.logit.is_nan() {
+            return Self {
+                logit: f32::NAN,
+                ..self
+            };
+        }
+        match self.logit.partial_cmp(&other.logit) {
+            Some(std::cmp::Ordering::Less) => other,
+            Some(std::cmp::Ordering::Equal) if other.token_id < self.token_id => other,
+            _ => self,
+        }
+    }
+}
+
+/// The token with the largest output of each row of `x * matrix^T + bias`, the lower one among equals, of
+/// those below `num_tokens` that the row's bitmask allows. `None` where there is none, or an output of the row
+/// is not finite.
+pub(crate) fn argmax<K: PanelKernel>(
+    kernel: &K,
+    level: SimdLevel,
+    pool: &ComputePool,
+    x: &Rows<'_, K::Input>,
+    bitmasks: &[Option<&[u32]>],
+    num_tokens: usize,
+) -> Result<Vec<Option<u32>>, ModelError> {
+    x.check(kernel.depth());
+    let num_tokens = num_tokens.min(kernel.out_features());
+    // Those behind the last token are padding.
+    let num_panels = num_tokens.div_ceil(PANEL_WIDTH);
+    for bitmask in bitmasks.iter().flatten() {
+        assert!(bitmask.len() >= num_panels, "a word for each panel");
+    }
+    let num_threads = pool.num_threads();
+    let mut found = vec![Largest::NONE; num_threads * x.count];
+    let to = SharedMut::new(&mut found);
+    let tiling = Tiling::of(kernel, num_panels, num_threads, x.count);
+    pool.run(tiling.num_tiles(), &|tile, thread| {
+        let (rows, panels) = tiling.tile(tile, x.count);
+        let mut results = MaybeUninit::<Results>::uninit();
+        let results = results.as_mut_ptr().cast::<f32>();
+        for first_panel in panels.clone().step_by(PANEL_BLOCK) {
+            let panels = first_panel..panels.end.min(first_panel + PANEL_BLOCK);
+            for first_row in rows.clone().step_by(MOST_ROWS) {
+                let rows = first_row..rows.end.min(first_row + MOST_ROWS);
+                for (index, panel) in panels.clone().enumerate() {
+                    // SAFETY: `x` holds the rows, the matrix the panel and its biases, padded to whole panels;
+                    // `results` have room for 32 of each row.
+                    unsafe {
+                        let part = Part {
+                            rows: rows.len(),
+                            first: 0,
+                            depth: kernel.depth(),
+                            x: x.data.as_ptr().add(rows.start * x.stride),
+                            x_stride: x.stride,
+                            init: bias_from(kernel, panel * PANEL_WIDTH),
+                            init_stride: 0,
+                            c: results.add(index * PANEL_WIDTH),
+                            c_stride: WIDTH,
+                        };
+                        super::panels::multiply_panel(kernel, panel, PANEL_WIDTH, part);
+                    }
+                }
+                let first_token = panels.start * PANEL_WIDTH;
+                let len = num_tokens.min(panels.end * PANEL_WIDTH) - first_token;
+                for (index, row) in rows.clone().enumerate() {
+                    let bitmask = bitmasks.get(row).copied().flatten();
+                    // SAFETY: so many results of the row were just written, there is a word of its bitmask for
+                    // each panel, and its place in `found` is this thread's alone.
+                    unsafe {
+                        let results = results.add(index * WIDTH);
+                        let words = bitmask
+                            .map_or(std::ptr::null(), |words| words.as_ptr().add(panels.start));
+                        let largest = to.ptr(thread * x.count + row, 1);
+                        let mut logit = 0.0;
+                        largest_allowed(level, results, len, words, &raw mut logit);
+                        // Mostly it is smaller; what is equal has a larger id if threads' tiles ascend,
+                        // which those that it took over from another one needn't.
+                        if logit < (*largest).logit {
+                            continue;
+                        }
+                        let values = std::slice::from_raw_parts(results, len);
+                        let is_allowed = |at: &usize| {
+                            bitmask.is_none_or(|words| {
+                                let token = first_token + at;
+                                words[token / 32] >> (token % 32) & 1 == 1
+                            })
+                        };
+                        let at = (0..len).filter(is_allowed).find(|&at| values[at] == logit);
+                        let token_id = at.map_or(u32::MAX, |at| (first_token + at) as u32);
+                        *largest = (*largest).or(Largest { logit, token_id });
+                    }
+                }
+            }
+        }
+    })?;
+    let of_row = |row: usize| {
+        let of_threads = found.iter().skip(row).step_by(x.count);
+        let largest = of_threads.fold(Largest::NONE, |largest, &of| largest.or(of));
+        let is_found = largest.logit.is_finite() && largest.token_id != u32::MAX;
+        is_found.then_some(largest.token_id)
+    };
+    Ok((0..x.count).map(of_row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_larger_one_is_kept_and_the_lower_token_among_equals() {
+        let of = |logit, token_id| Largest { logit, token_id };
+        assert_eq!(Largest::NONE.or(of(-3.0, 7)), of(-3.0, 7));
+        assert_eq!(of(1.0, 9).or(of(2.0, 3)), of(2.0, 3));
+        assert_eq!(of(2.0, 9).or(of(1.0, 3)), of(2.0, 9));
+        assert_eq!(of(2.0, 9).or(of(2.0, 3)), of(2.0, 3));
+        assert_eq!(of(0.0, 3).or(of(-0.0, 9)), of(0.0, 3));
+        assert!(of(2.0, 9).or(of(f32::NAN, 3)).logit.is_nan());
+        assert!(of(f32::NAN, 9).or(of(5.0, 3)).logit.is_nan());
+    }
+}
