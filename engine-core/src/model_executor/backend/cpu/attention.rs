@@ -241,7 +241,7 @@ pub(crate) fn paged_attention<F: Format>(
             for part in 1..split.num_parts {
                 sums.add(level, shape.group(), sums_at(split, head, part));
             }
-            sums.finish(&context, out.ptr(row, width), out_stride);
+            sums.finish(level, &context, out.ptr(row, width), out_stride);
         }
     })?;
     Ok(())

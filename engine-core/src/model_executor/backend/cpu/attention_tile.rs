@@ -13,7 +13,7 @@ use super::elementwise::softcap_row;
 use super::format::Format;
 use super::kv_cache::KvCache;
 use super::multiply::MAX_ROWS;
-use super::online_softmax::{SPAN, merge_row, softmax_rows};
+use super::online_softmax::{SPAN, merge_row, softmax_rows, weighted_means};
 use super::query_tiles::{QueryTile, tokens_per_tile};
 use super::simd::{LANES, SimdLevel};
 use crate::model_executor::backend::{AttentionScores, AttentionShape};
@@ -115,24 +115,29 @@ impl SoftmaxSums {
     /// Writes the weighted means of a tile's values.
     ///
     /// # Safety
-    /// The sums must be this thread's, and `out` valid for the tile's rows of `group * head_dim`
-    /// values.
+    /// The processor must have `level`. The sums must be this thread's, and `out` valid for the tile's rows
+    /// of `group * head_dim` values.
     pub(crate) unsafe fn finish<F: Format>(
         self,
+        level: SimdLevel,
         context: &Context<'_, F>,
         out: *mut f32,
         out_stride: usize,
     ) {
         let (group, head_dim) = (context.shape.group(), context.shape.head_dim);
-        for row in 0..context.tile.num_tokens * group {
+        for token in 0..context.tile.num_tokens {
+            let first = token * group;
             // SAFETY: the caller vouches for sums and outputs.
             unsafe {
-                let weights = std::slice::from_raw_parts(self.weights.add(row * LANES), LANES);
-                let inverse = 1.0 / weights.iter().sum::<f32>();
-                let to = out.add((row / group) * out_stride + (row % group) * head_dim);
-                for dim in 0..head_dim {
-                    *to.add(dim) = *self.values.add(row * self.value_width + dim) * inverse;
-                }
+                weighted_means(
+                    level,
+                    self.weights.add(first * LANES),
+                    self.values.add(first * self.value_width),
+                    self.value_width,
+                    group,
+                    out.add(token * out_stride),
+                    head_dim,
+                );
             }
         }
     }
@@ -278,7 +283,7 @@ pub(crate) unsafe fn attend<F: Format>(
             attend_spans(level, context, memory, part, memory.part);
             memory.total.add(level, rows, memory.part);
         }
-        memory.total.finish(context, out, out_stride);
+        memory.total.finish(level, context, out, out_stride);
     }
 }
 
@@ -325,7 +330,7 @@ unsafe fn attend_spans<F: Format>(
     };
     // SAFETY: passed on to the caller; rows are the tile's.
     unsafe {
-        sums.clear(tile.num_tokens * group);
+        let mut fresh = true;
         for span in (first_span.max(part * PART)..end).step_by(SPAN) {
             // Tokens that see part of this span: not those before it, nor those whose window
             // begins after it. Both kinds stand at an end.
@@ -336,19 +341,33 @@ unsafe fn attend_spans<F: Format>(
                 })
                 .count()
                 + first;
+            // Where not all rows see the first span, others begin with nothing gathered.
+            if fresh && last - first < tile.num_tokens {
+                sums.clear(tile.num_tokens * group);
+                fresh = false;
+            }
             // As even as possible.
             let (mut row, mut blocks) = (first * group, ((last - first) * group).div_ceil(most));
             while row < last * group {
                 let count = (last * group - row).div_ceil(blocks);
                 let rows = row..row + count;
-                attend_span(level, context, memory, sums, span, rows, tiles.as_mut());
+                attend_span(
+                    level,
+                    context,
+                    memory,
+                    (sums, fresh),
+                    span,
+                    rows,
+                    tiles.as_mut(),
+                );
                 (row, blocks) = (row + count, blocks - 1);
             }
+            fresh = false;
         }
     }
 }
 
-/// Takes the positions `span..span + 64` into the sums of some rows.
+/// Takes the positions `span..span + 64` into the sums of some rows, which are set where they are fresh.
 ///
 /// # Safety
 /// As for [`attend_part`]; the rows must be the tile's, no more than pass at once, and see something of
@@ -357,7 +376,7 @@ unsafe fn attend_span<F: Format>(
     level: SimdLevel,
     context: &Context<'_, F>,
     memory: TileMemory,
-    sums: SoftmaxSums,
+    (sums, fresh): (SoftmaxSums, bool),
     span: usize,
     rows: Range<usize>,
     mut tiles: Option<&mut SpanTiles>,
@@ -407,12 +426,13 @@ unsafe fn attend_span<F: Format>(
             sums.weights.add(first_row * LANES),
             sums.values.add(first_row * sums.value_width),
             sums.value_width,
+            fresh,
         );
         let to = sums.values.add(first_row * sums.value_width);
         match &mut tiles {
             #[cfg(target_arch = "x86_64")]
-            Some(tiles) => tiles.add_values(context, scores, count, span, visible, to),
-            _ => add_values(level, context, scores, count, span, visible, to),
+            Some(tiles) => tiles.add_values(context, scores, count, span, visible, to, fresh),
+            _ => add_values(level, context, scores, count, span, visible, to, fresh),
         }
     }
 }
