@@ -54,7 +54,7 @@ impl SpanTiles {
     ///
     /// # Safety
     /// The processor must have tiles, and no other value of [`Tiles`] may live in this thread.
-    unsafe fn shape(&mut self, rows: usize) {
+    pub(super) unsafe fn shape(&mut self, rows: usize) {
         if self
             .shapes
             .as_ref()

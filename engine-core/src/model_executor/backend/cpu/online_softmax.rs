@@ -103,14 +103,12 @@ unsafe fn softmax_rows_body<S: Simd>(
                 if !fresh {
                     weight = S::load(weights);
                 }
-                if new[row] > old[row] {
-                    if !fresh {
-                        let factor = S::splat(factors[row]);
-                        weight = S::mul(weight, factor);
-                        let sums = sums.add((first + row) * value_width);
-                        for dim in (0..value_width).step_by(LANES) {
-                            S::store(sums.add(dim), S::mul(S::load(sums.add(dim)), factor));
-                        }
+                if !fresh && new[row] > old[row] {
+                    let factor = S::splat(factors[row]);
+                    weight = S::mul(weight, factor);
+                    let sums = sums.add((first + row) * value_width);
+                    for dim in (0..value_width).step_by(LANES) {
+                        S::store(sums.add(dim), S::mul(S::load(sums.add(dim)), factor));
                     }
                 }
                 *maxima.add(first + row) = new[row];
@@ -227,4 +225,110 @@ dispatch! {
         weights: *const f32, values: *const f32, value_width: usize, rows: usize, to: *mut f32,
         width: usize,
     ) = weighted_means_body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kernel_tests::{Random, close};
+    use super::super::simd::SimdLevel;
+    use super::*;
+
+    const WIDTH: usize = 32;
+
+    /// Rows' maxima, weights and sums.
+    type Sums = (Vec<f32>, Vec<f32>, Vec<f32>);
+
+    fn take(
+        level: SimdLevel,
+        scores: &mut [f32],
+        visible: &[Range<usize>],
+        sums: &mut Sums,
+        fresh: bool,
+    ) {
+        let (maxima, weights, values) = sums;
+        // SAFETY: all are as long as the rows need, and the ranges lie within a span.
+        unsafe {
+            softmax_rows(
+                level,
+                scores.as_mut_ptr(),
+                visible,
+                maxima.as_mut_ptr(),
+                weights.as_mut_ptr(),
+                values.as_mut_ptr(),
+                WIDTH,
+                fresh,
+            );
+        }
+    }
+
+    #[test]
+    fn hidden_scores_weigh_nothing_and_fresh_sums_are_those_of_nothing_gathered() {
+        let mut random = Random(5);
+        for level in SimdLevel::all_in_test() {
+            for start in 0..SPAN {
+                // Some rows see other parts of the same vectors.
+                let visible: Vec<Range<usize>> = (0..5)
+                    .map(|row| start..(start + 1 + row * 17).min(SPAN))
+                    .collect();
+                let mut scores = random.values(5 * SPAN);
+                scores.iter_mut().for_each(|score| *score *= 20.0);
+                let before = scores.clone();
+                for (row, visible) in visible.iter().enumerate() {
+                    let hidden = (0..visible.start).chain(visible.end..SPAN);
+                    for (index, at) in hidden.enumerate() {
+                        let anything = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30];
+                        scores[row * SPAN + at] = anything[index % 4];
+                    }
+                }
+                let mut again = scores.clone();
+                // What is fresh may hold anything.
+                let mut fresh = (vec![f32::NAN; 5], vec![f32::NAN; 80], vec![1.0; 160]);
+                take(level, &mut scores, &visible, &mut fresh, true);
+                let mut cleared = (vec![f32::NEG_INFINITY; 5], vec![0.0; 80], vec![0.0; 160]);
+                take(level, &mut again, &visible, &mut cleared, false);
+                assert_eq!(fresh.0, cleared.0);
+                assert_eq!(fresh.1, cleared.1);
+                for (row, visible) in visible.iter().enumerate() {
+                    let seen = &before[row * SPAN..][visible.clone()];
+                    let largest = seen.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                    assert_eq!(fresh.0[row], largest);
+                    // Whole vectors that any row sees.
+                    for at in start / LANES * LANES..visible.end.next_multiple_of(LANES) {
+                        let (found, again) = (scores[row * SPAN + at], again[row * SPAN + at]);
+                        assert_eq!(found.to_bits(), again.to_bits());
+                        if visible.contains(&at) {
+                            let score = before[row * SPAN + at];
+                            let expected = f64::from(score - largest).exp();
+                            close(found, expected, 1e-6, "a weight");
+                        } else {
+                            assert_eq!(found.to_bits(), 0, "{level:?} {visible:?} {at}");
+                        }
+                    }
+                    let sum: f32 = fresh.1[row * LANES..][..LANES].iter().sum();
+                    let expected: f64 = seen
+                        .iter()
+                        .map(|score| f64::from(score - largest).exp())
+                        .sum();
+                    close(sum, expected, 1e-5, "the weights");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_that_sees_nan_weighs_nan() {
+        for level in SimdLevel::all_in_test() {
+            for at in [3, 17] {
+                let mut scores = vec![0.5; SPAN];
+                scores[at] = f32::NAN;
+                let mut sums = (vec![0.0], vec![0.0; LANES], vec![0.0; WIDTH]);
+                let (first, second) = (0..SPAN, 0..18);
+                for visible in [first, second] {
+                    let mut scores = scores.clone();
+                    take(level, &mut scores, &[visible], &mut sums, true);
+                    assert!(sums.1.iter().sum::<f32>().is_nan());
+                }
+            }
+        }
+    }
 }
