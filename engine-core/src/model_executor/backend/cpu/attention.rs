@@ -7,7 +7,9 @@
 //! several threads: in a step of few tiles, whose contexts would else keep few threads busy.
 
 use super::activation::Activation;
-use super::attention_tile::{Context, PART, SoftmaxSums, TileScratch, attend, attend_part};
+use super::attention_ahead::Ahead;
+use super::attention_sums::SoftmaxSums;
+use super::attention_tile::{Context, PART, TileScratch, attend, attend_part};
 use super::buffer::{Buffer, SharedMut};
 use super::format::Format;
 use super::kv_cache::KvCache;
@@ -197,14 +199,24 @@ pub(crate) fn paged_attention<F: Format>(
         // SAFETY: the sums of a part belong to the one thread that works on it.
         sums_of_part.at(unsafe { parts.ptr(index * sums_of_part.len(), sums_of_part.len()) })
     };
-    let whole_tiles = batch.tiles.len() - split.len();
-    pool.run(num_parts + whole_tiles * heads, &|index, thread| {
+    let pieces = num_parts + (batch.tiles.len() - split.len()) * heads;
+    // What a piece works on, and its first part in the sequence where it isn't the whole.
+    let piece = |index: usize| match work(index, split, heads) {
+        Work::Whole { tile, head } => (context_of(tile, head), 0),
+        Work::Part { split, head, part } => (context_of(split.tile, head), split.first_part + part),
+    };
+    pool.run(pieces, &|index, thread| {
         // SAFETY: a thread has its own scratch memory.
         let own =
             TileScratch::of(shape).at(unsafe { threads.ptr(thread * per_thread, per_thread) });
+        let (context, part) = piece(index);
+        // Most likely: a thread's pieces follow one another.
+        let next = (context.asks_ahead() && index + 1 < pieces).then(|| piece(index + 1));
+        let next = next
+            .as_ref()
+            .map(|(context, part)| Ahead::first_span(context, *part));
         match work(index, split, heads) {
-            Work::Whole { tile, head } => {
-                let context = context_of(tile, head);
+            Work::Whole { head, .. } => {
                 let tile = context.tile;
                 for token in 0..tile.num_tokens {
                     let row = (tile.first_row + token) * out_stride + head * width;
@@ -215,15 +227,18 @@ pub(crate) fn paged_attention<F: Format>(
                 // checked.
                 unsafe {
                     let to = out.ptr(tile.first_row * out_stride + head * width, width);
-                    attend(level, &context, own, to, out_stride);
+                    attend(level, &context, own, to, out_stride, next.as_ref());
                 }
             }
-            Work::Part { split, head, part } => {
-                let context = context_of(split.tile, head);
+            Work::Part {
+                split,
+                head,
+                part: of_tile,
+            } => {
                 // SAFETY: the memory holds a decoding tile's sums, and they are this part's own.
                 unsafe {
-                    let sums = sums_at(split, head, part);
-                    attend_part(level, &context, own, split.first_part + part, sums);
+                    let sums = sums_at(split, head, of_tile);
+                    attend_part(level, &context, own, part, sums, next.as_ref());
                 }
             }
         }
@@ -241,7 +256,7 @@ pub(crate) fn paged_attention<F: Format>(
             for part in 1..split.num_parts {
                 sums.add(level, shape.group(), sums_at(split, head, part));
             }
-            sums.finish(&context, out.ptr(row, width), out_stride);
+            sums.finish(level, &context, out.ptr(row, width), out_stride);
         }
     })?;
     Ok(())

@@ -65,11 +65,12 @@ pub(super) unsafe fn score<F: Format>(
     }
 }
 
-/// Adds to `sums` the values of the positions in `visible` times their weights `[count, 64]`, which may
-/// be lost.
+/// Adds to `sums`, which begin at 0 where they are `fresh`, the values of the positions in `visible` times
+/// their weights `[count, 64]`, which may be lost.
 ///
 /// # Safety
 /// As for [`score`]; weights outside of `visible` must be 0.
+#[allow(clippy::too_many_arguments, reason = "a span of a tile")]
 pub(super) unsafe fn add_values<F: Format>(
     level: SimdLevel,
     context: &Context<'_, F>,
@@ -78,8 +79,10 @@ pub(super) unsafe fn add_values<F: Format>(
     span: usize,
     visible: Range<usize>,
     sums: *mut f32,
+    mut fresh: bool,
 ) {
     let width = context.cache.shape.value_width();
+    let zeros = [0.0f32; 2 * LANES];
     for (vec, position) in (span..span + SPAN).step_by(LANES).enumerate() {
         if !is_seen(position, &visible) {
             continue;
@@ -101,8 +104,8 @@ pub(super) unsafe fn add_values<F: Format>(
                 width,
                 // Slots after the last visible one may hold anything.
                 depth: (visible.end - position).min(LANES),
-                init: sums.cast_const(),
-                init_stride: width,
+                init: if fresh { zeros.as_ptr() } else { sums },
+                init_stride: if fresh { 0 } else { width },
                 c: sums,
                 c_stride: width,
                 streams: false,
@@ -112,8 +115,11 @@ pub(super) unsafe fn add_values<F: Format>(
                 multiply_rows(level, count, wide, &product);
                 product.col += if wide { 2 * LANES } else { LANES };
                 product.c = sums.add(product.col);
-                product.init = product.c.cast_const();
+                if !fresh {
+                    product.init = product.c.cast_const();
+                }
             }
+            fresh = false;
         }
     }
 }

@@ -54,7 +54,7 @@ impl SpanTiles {
     ///
     /// # Safety
     /// The processor must have tiles, and no other value of [`Tiles`] may live in this thread.
-    unsafe fn shape(&mut self, rows: usize) {
+    pub(super) unsafe fn shape(&mut self, rows: usize) {
         if self
             .shapes
             .as_ref()
@@ -123,11 +123,12 @@ impl SpanTiles {
         }
     }
 
-    /// Adds to `sums` `[count, head_dim]` the values of the positions in `visible` times their weights
-    /// `[count, 64]`, which are those of `span..span + 64` and are lost.
+    /// Adds to `sums` `[count, head_dim]`, which begin at 0 where they are `fresh`, the values of the positions
+    /// in `visible` times their weights `[count, 64]`, which are those of `span..span + 64` and are lost.
     ///
     /// # Safety
     /// As [`Self::score`]; weights outside of `visible` must be 0.
+    #[allow(clippy::too_many_arguments, reason = "a span of a tile")]
     pub(super) unsafe fn add_values<F: Format>(
         &mut self,
         context: &Context<'_, F>,
@@ -136,6 +137,7 @@ impl SpanTiles {
         span: usize,
         visible: std::ops::Range<usize>,
         sums: *mut f32,
+        fresh: bool,
     ) {
         let width = context.shape.head_dim;
         let first = (visible.start - span) / LANES;
@@ -182,7 +184,7 @@ impl SpanTiles {
                         c_stride: width,
                     },
                     cols,
-                    false,
+                    fresh,
                 );
                 col += cols * LANES;
             }
@@ -342,6 +344,23 @@ macro_rules! wide_block {
     };
 }
 
+/// The same for one tile of columns.
+macro_rules! narrow_block {
+    ($products:ident, $begin:literal) => {
+        products_block!(
+            $products,
+            [$begin],
+            [
+                "mov {p}, [{b}]",
+                "tileloadd tmm6, [{p} + {bs}]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tdpbf16ps tmm0, tmm5, tmm6"
+            ],
+            ["tilestored [{c} + {cs}], tmm0"]
+        )
+    };
+}
+
 /// `c += a * b`, or (`from_zero`) `c = a * b`, for four tiles of columns or one.
 ///
 /// # Safety
@@ -369,17 +388,8 @@ unsafe fn multiply(products: Products, cols: usize, from_zero: bool) {
                     "tileloadd tmm3, [{c} + {cs} + 192]"
                 ]
             ),
-            _ => products_block!(
-                products,
-                ["tileloadd tmm0, [{c} + {cs}]"],
-                [
-                    "mov {p}, [{b}]",
-                    "tileloadd tmm6, [{p} + {bs}]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm0, tmm5, tmm6"
-                ],
-                ["tilestored [{c} + {cs}], tmm0"]
-            ),
+            (_, true) => narrow_block!(products, "tilezero tmm0"),
+            (_, false) => narrow_block!(products, "tileloadd tmm0, [{c} + {cs}]"),
         }
     }
 }

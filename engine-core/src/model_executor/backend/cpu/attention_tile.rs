@@ -6,14 +6,16 @@
 
 use std::ops::Range;
 
+use super::attention_ahead::Ahead;
 use super::attention_products::{add_values, score};
 #[cfg(target_arch = "x86_64")]
 use super::attention_products_x86::{self, SpanTiles, split_query};
+use super::attention_sums::{SoftmaxSums, SumsLayout};
 use super::elementwise::softcap_row;
 use super::format::Format;
 use super::kv_cache::KvCache;
 use super::multiply::MAX_ROWS;
-use super::online_softmax::{SPAN, merge_row, softmax_rows};
+use super::online_softmax::{SPAN, softmax_rows};
 use super::query_tiles::{QueryTile, tokens_per_tile};
 use super::simd::{LANES, SimdLevel};
 use crate::model_executor::backend::{AttentionScores, AttentionShape};
@@ -30,113 +32,6 @@ const MOST_ROWS: usize = MAX_ROWS;
 
 /// Positions of a part, whole spans.
 pub(crate) const PART: usize = 256;
-
-/// What rows have gathered of their context, in memory of someone else.
-#[derive(Clone, Copy)]
-pub(crate) struct SoftmaxSums {
-    /// Weighted sums of values `[rows, value_width]`.
-    values: *mut f32,
-    /// Sums of weights `[rows, 16]`, by lane.
-    weights: *mut f32,
-    /// Running maxima `[rows]`.
-    maxima: *mut f32,
-    value_width: usize,
-}
-
-/// Where the parts of [`SoftmaxSums`] stand.
-#[derive(Clone, Copy)]
-pub(crate) struct SumsLayout {
-    rows: usize,
-    value_width: usize,
-}
-
-impl SumsLayout {
-    /// Values of memory, whole lines, so that threads don't share one.
-    pub(crate) fn len(self) -> usize {
-        (self.rows * (self.value_width + LANES + 1)).next_multiple_of(LANES)
-    }
-
-    /// Sums in the memory from `start` on.
-    pub(crate) fn at(self, start: *mut f32) -> SoftmaxSums {
-        let weights = start.wrapping_add(self.rows * self.value_width);
-        SoftmaxSums {
-            values: start,
-            weights,
-            maxima: weights.wrapping_add(self.rows * LANES),
-            value_width: self.value_width,
-        }
-    }
-}
-
-impl SoftmaxSums {
-    /// The memory that sums of `rows` rows take.
-    pub(crate) fn layout(shape: AttentionShape, rows: usize) -> SumsLayout {
-        SumsLayout {
-            rows,
-            value_width: shape.head_dim.next_multiple_of(LANES),
-        }
-    }
-
-    /// Nothing gathered.
-    ///
-    /// # Safety
-    /// The memory must be this thread's, for `rows` rows.
-    unsafe fn clear(self, rows: usize) {
-        // SAFETY: the caller vouches for the rows.
-        unsafe {
-            std::ptr::write_bytes(self.values, 0, rows * self.value_width);
-            std::ptr::write_bytes(self.weights, 0, rows * LANES);
-            std::slice::from_raw_parts_mut(self.maxima, rows).fill(f32::NEG_INFINITY);
-        }
-    }
-
-    /// Adds what `part` has gathered of the positions that follow.
-    ///
-    /// # Safety
-    /// The processor must have `level`; both must be this thread's, for `rows` rows.
-    pub(crate) unsafe fn add(self, level: SimdLevel, rows: usize, part: Self) {
-        for row in 0..rows {
-            // SAFETY: the caller vouches for the rows.
-            unsafe {
-                merge_row(
-                    level,
-                    self.maxima.add(row),
-                    self.weights.add(row * LANES),
-                    self.values.add(row * self.value_width),
-                    part.maxima.add(row),
-                    part.weights.add(row * LANES),
-                    part.values.add(row * self.value_width),
-                    self.value_width,
-                );
-            }
-        }
-    }
-
-    /// Writes the weighted means of a tile's values.
-    ///
-    /// # Safety
-    /// The sums must be this thread's, and `out` valid for the tile's rows of `group * head_dim`
-    /// values.
-    pub(crate) unsafe fn finish<F: Format>(
-        self,
-        context: &Context<'_, F>,
-        out: *mut f32,
-        out_stride: usize,
-    ) {
-        let (group, head_dim) = (context.shape.group(), context.shape.head_dim);
-        for row in 0..context.tile.num_tokens * group {
-            // SAFETY: the caller vouches for sums and outputs.
-            unsafe {
-                let weights = std::slice::from_raw_parts(self.weights.add(row * LANES), LANES);
-                let inverse = 1.0 / weights.iter().sum::<f32>();
-                let to = out.add((row / group) * out_stride + (row % group) * head_dim);
-                for dim in 0..head_dim {
-                    *to.add(dim) = *self.values.add(row * self.value_width + dim) * inverse;
-                }
-            }
-        }
-    }
-}
 
 /// A thread's memory while it works on a tile, by offset.
 #[derive(Clone, Copy)]
@@ -205,6 +100,25 @@ pub(crate) struct Context<'a, F: Format> {
 }
 
 impl<F: Format> Context<'_, F> {
+    /// The position after the tile's last row.
+    #[inline(always)]
+    pub(super) fn end(&self) -> usize {
+        self.tile.first_position + self.tile.num_tokens
+    }
+
+    /// First position of the first span that any row sees.
+    #[inline(always)]
+    pub(super) fn first_span(&self) -> usize {
+        self.first_visible(self.tile.first_position) / SPAN * SPAN
+    }
+
+    /// Whether to ask for what comes next: a single row with more than a span, which takes long enough. Of
+    /// fewer positions asking took more time than it saved (16 requests with contexts of 40: 31.9 microseconds
+    /// rather than 30.8), and with many rows it is the products that take the time.
+    pub(crate) fn asks_ahead(&self) -> bool {
+        self.tile.num_tokens == 1 && self.end() - self.first_span() > SPAN
+    }
+
     /// First position that the query at `position` attends to.
     #[inline(always)]
     fn first_visible(&self, position: usize) -> usize {
@@ -254,7 +168,7 @@ impl<F: Format> Context<'_, F> {
     }
 }
 
-/// Attention of one tile and key head over all of its context.
+/// Attention of one tile and key head over all of its context. `next` is what this thread does afterwards.
 ///
 /// # Safety
 /// The processor must have `level`. `memory` must hold what `TileScratch` says and belong to this
@@ -265,20 +179,23 @@ pub(crate) unsafe fn attend<F: Format>(
     memory: TileMemory,
     out: *mut f32,
     out_stride: usize,
+    next: Option<&Ahead<'_, F>>,
 ) {
-    let tile = context.tile;
-    let rows = tile.num_tokens * context.shape.group();
-    let first = context.first_visible(tile.first_position) / PART;
-    let last = (tile.first_position + tile.num_tokens - 1) / PART;
+    let rows = context.tile.num_tokens * context.shape.group();
+    let (first, end) = (context.first_span() / PART, context.end());
     // SAFETY: passed on to the caller.
     unsafe {
+        let mut tiles = span_tiles(level, context);
         context.load_queries(level, memory.queries);
-        attend_spans(level, context, memory, first, memory.total);
-        for part in first + 1..=last {
-            attend_spans(level, context, memory, part, memory.part);
+        let mut attend = |part, sums| {
+            attend_spans(level, context, memory, part, sums, &mut tiles, (end, next));
+        };
+        attend(first, memory.total);
+        for part in first + 1..=(end - 1) / PART {
+            attend(part, memory.part);
             memory.total.add(level, rows, memory.part);
         }
-        memory.total.finish(context, out, out_stride);
+        memory.total.finish(level, context, out, out_stride);
     }
 }
 
@@ -292,15 +209,41 @@ pub(crate) unsafe fn attend_part<F: Format>(
     memory: TileMemory,
     part: usize,
     sums: SoftmaxSums,
+    next: Option<&Ahead<'_, F>>,
 ) {
+    let end = context.end().min((part + 1) * PART);
     // SAFETY: passed on to the caller.
     unsafe {
+        let mut tiles = span_tiles(level, context);
         context.load_queries(level, memory.queries);
-        attend_spans(level, context, memory, part, sums);
+        attend_spans(level, context, memory, part, sums, &mut tiles, (end, next));
     }
 }
 
-/// The same, with the queries loaded.
+/// This thread's tiles, where products go by them, shaped for the rows of most spans. Their shapes take a
+/// while to be loaded, during which queries are.
+///
+/// # Safety
+/// The processor must have `level`, and this thread no other tiles.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(unused_variables, reason = "no tiles")
+)]
+unsafe fn span_tiles<F: Format>(level: SimdLevel, context: &Context<'_, F>) -> Option<SpanTiles> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut tiles = SpanTiles::new::<F>(level, context.shape)?;
+        let rows = context.tile.num_tokens * context.shape.group();
+        // SAFETY: where there is a value the processor has tiles; the caller vouches for the thread.
+        unsafe { tiles.shape(rows.div_ceil(rows.div_ceil(MOST_ROWS))) };
+        Some(tiles)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
+/// The same, with the queries loaded. At the end stand where the thread's piece of the context ends, and what
+/// it does afterwards.
 ///
 /// # Safety
 /// As for [`attend_part`].
@@ -310,22 +253,21 @@ unsafe fn attend_spans<F: Format>(
     memory: TileMemory,
     part: usize,
     sums: SoftmaxSums,
+    tiles: &mut Option<SpanTiles>,
+    (piece_end, next): (usize, Option<&Ahead<'_, F>>),
 ) {
     let tile = context.tile;
     let group = context.shape.group();
-    let end = (tile.first_position + tile.num_tokens).min((part + 1) * PART);
-    let first_span = context.first_visible(tile.first_position) / SPAN * SPAN;
-    #[cfg(target_arch = "x86_64")]
-    let mut tiles = SpanTiles::new::<F>(level, context.shape);
-    #[cfg(not(target_arch = "x86_64"))]
-    let mut tiles = None;
+    let end = context.end().min((part + 1) * PART);
+    let first_span = context.first_span();
+    let asks = context.asks_ahead();
     let most = match tiles {
         Some(_) => MOST_ROWS,
         None => MAX_ROWS,
     };
     // SAFETY: passed on to the caller; rows are the tile's.
     unsafe {
-        sums.clear(tile.num_tokens * group);
+        let mut fresh = true;
         for span in (first_span.max(part * PART)..end).step_by(SPAN) {
             // Tokens that see part of this span: not those before it, nor those whose window
             // begins after it. Both kinds stand at an end.
@@ -336,31 +278,58 @@ unsafe fn attend_spans<F: Format>(
                 })
                 .count()
                 + first;
+            // Where not all rows see the first span, others begin with nothing gathered.
+            if fresh && last - first < tile.num_tokens {
+                sums.clear(tile.num_tokens * group);
+                fresh = false;
+            }
+            let following = Ahead {
+                context,
+                positions: span + SPAN..piece_end.min(span + 2 * SPAN),
+            };
+            let ahead = match following.positions.is_empty() {
+                true => next,
+                false => Some(&following),
+            };
+            let mut ahead = ahead.filter(|_| asks);
             // As even as possible.
             let (mut row, mut blocks) = (first * group, ((last - first) * group).div_ceil(most));
             while row < last * group {
                 let count = (last * group - row).div_ceil(blocks);
                 let rows = row..row + count;
-                attend_span(level, context, memory, sums, span, rows, tiles.as_mut());
+                attend_span(
+                    level,
+                    context,
+                    memory,
+                    (sums, fresh),
+                    span,
+                    rows,
+                    tiles.as_mut(),
+                    ahead.take(),
+                );
                 (row, blocks) = (row + count, blocks - 1);
             }
+            fresh = false;
         }
     }
 }
 
-/// Takes the positions `span..span + 64` into the sums of some rows.
+/// Takes the positions `span..span + 64` into the sums of some rows, which are set where they are fresh, and
+/// asks for what is `ahead`.
 ///
 /// # Safety
 /// As for [`attend_part`]; the rows must be the tile's, no more than pass at once, and see something of
 /// the span. `tiles` must be there where products go by them.
+#[allow(clippy::too_many_arguments, reason = "a span of a tile")]
 unsafe fn attend_span<F: Format>(
     level: SimdLevel,
     context: &Context<'_, F>,
     memory: TileMemory,
-    sums: SoftmaxSums,
+    (sums, fresh): (SoftmaxSums, bool),
     span: usize,
     rows: Range<usize>,
     mut tiles: Option<&mut SpanTiles>,
+    ahead: Option<&Ahead<'_, F>>,
 ) {
     let (tile, shape) = (context.tile, context.shape);
     let group = shape.group();
@@ -373,6 +342,9 @@ unsafe fn attend_span<F: Format>(
     // with the sequence at the latest.
     unsafe {
         let scores = memory.scores;
+        if let Some(ahead) = ahead {
+            ahead.ask_for_keys(level);
+        }
         let queries = memory.queries.add(first_row * shape.head_dim);
         match &mut tiles {
             #[cfg(target_arch = "x86_64")]
@@ -407,12 +379,16 @@ unsafe fn attend_span<F: Format>(
             sums.weights.add(first_row * LANES),
             sums.values.add(first_row * sums.value_width),
             sums.value_width,
+            fresh,
         );
+        if let Some(ahead) = ahead {
+            ahead.ask_for_values(level);
+        }
         let to = sums.values.add(first_row * sums.value_width);
         match &mut tiles {
             #[cfg(target_arch = "x86_64")]
-            Some(tiles) => tiles.add_values(context, scores, count, span, visible, to),
-            _ => add_values(level, context, scores, count, span, visible, to),
+            Some(tiles) => tiles.add_values(context, scores, count, span, visible, to, fresh),
+            _ => add_values(level, context, scores, count, span, visible, to, fresh),
         }
     }
 }

@@ -112,12 +112,15 @@ fn scale_of<F: Format>(values: &[f32]) -> (f32, f32) {
     if !F::SCALED {
         return (1.0, 1.0);
     }
-    if values.iter().any(|value| !value.is_finite()) {
-        return (f32::NAN, 0.0);
-    }
+    // Magnitudes are in the order of their bits, and such a maximum goes by whole vectors. What is not
+    // finite is above all that is.
     let largest = values
         .iter()
-        .fold(0.0f32, |most, value| most.max(value.abs()));
+        .fold(0, |most: u32, value| most.max(value.abs().to_bits()));
+    let largest = f32::from_bits(largest);
+    if !largest.is_finite() {
+        return (f32::NAN, 0.0);
+    }
     // Below that the quotient would overflow; the values count as 0.
     let inverse = if largest > 1e-30 {
         127.0 / largest

@@ -8,9 +8,11 @@
 mod activation;
 mod argmax;
 mod attention;
+mod attention_ahead;
 mod attention_products;
 #[cfg(target_arch = "x86_64")]
 mod attention_products_x86;
+mod attention_sums;
 #[cfg(test)]
 mod attention_tests;
 mod attention_tile;
