@@ -17,6 +17,7 @@
 //! left and waits for that count alone, never for workers that are still asleep.
 
 mod affinity;
+mod at_end;
 
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,6 +26,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 
 use thiserror::Error;
+
+use at_end::Working;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use at_end::call_at_end;
 
 use crate::lock::lock;
 use crate::panic_message::panic_message;
@@ -208,6 +213,7 @@ impl ComputePool {
         };
         if self.workers.is_empty() || num_tiles <= 1 || guard.is_none() {
             return catch_unwind(AssertUnwindSafe(|| {
+                let _working = Working::begin();
                 // Thread 0's scratch memory is the caller's also here: a nested call has none of
                 // its own, which is why kernels never nest.
                 (0..num_tiles).for_each(|index| tile(index, 0));
@@ -369,6 +375,7 @@ impl Shared {
     fn take_tiles(&self, job: JobPointer, thread: usize) {
         let num_tiles = self.num_tiles.load(Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let _working = Working::begin();
             // SAFETY: this thread is inside the gate (or is the caller), so the job is alive.
             let tile = unsafe { &*job.0 };
             // Its own share, then the others'.

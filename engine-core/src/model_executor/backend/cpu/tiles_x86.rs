@@ -2,11 +2,16 @@
 //! assembly, since the compiler has no stable intrinsics for them.
 //!
 //! A tile is up to 16 rows of 64 bytes. A thread's tiles have the shapes of [`Tiles`] as long as one is
-//! alive; without one there is nothing in them that the system would have to save.
+//! alive. Those of products are kept for the next panel, since loading them takes as long as a tenth of a
+//! panel's product; at the end of a thread's part of a job they are released, so that there is nothing in
+//! them that the system would have to save, and other code of the calling thread may have its own.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::cell::Cell;
 use std::marker::PhantomData;
+
+use crate::model_executor::compute_pool::call_at_end;
 
 /// Rows of a tile.
 pub(super) const TILE_ROWS: usize = 16;
@@ -76,8 +81,16 @@ struct Config {
 
 const _: () = assert!(size_of::<Config>() == 64);
 
+thread_local! {
+    /// For how many rows this thread's tiles have the shapes of [`Tiles::of_rows`]; 0 where they have others
+    /// or none.
+    static KEPT_ROWS: Cell<usize> = const { Cell::new(0) };
+}
+
 /// This thread's tiles in certain shapes, until it is dropped.
 pub(super) struct Tiles {
+    /// Whether the shapes stay until the end of the thread's part of a job.
+    are_kept: bool,
     /// The shapes are a thread's own.
     thread: PhantomData<*const ()>,
 }
@@ -89,20 +102,31 @@ impl Tiles {
     /// # Safety
     /// The processor must have tiles and this process may use them. One value lives at a time.
     pub(super) unsafe fn of_rows(rows: usize) -> Self {
+        if rows > 0 && KEPT_ROWS.get() == rows {
+            return Self {
+                are_kept: true,
+                thread: PhantomData,
+            };
+        }
         let (first, second) = (
             rows.min(TILE_ROWS) as u8,
             rows.saturating_sub(TILE_ROWS) as u8,
         );
         let weights = TILE_ROWS as u8;
         // SAFETY: the caller vouches for the processor; no tile has more than 16 rows of 64 bytes.
-        unsafe {
+        let mut tiles = unsafe {
             Self::load(
                 [
                     first, first, second, second, first, second, weights, weights,
                 ],
                 [TILE_BYTES as u16; 8],
             )
+        };
+        tiles.are_kept = call_at_end(release);
+        if tiles.are_kept {
+            KEPT_ROWS.set(rows);
         }
+        tiles
     }
 
     /// The shapes for [`multiply_bytes`](super::tile_products_x86::multiply_bytes) of 16 rows and of `rest` rows, fewer than 16.
@@ -153,6 +177,7 @@ impl Tiles {
                 config.row_bytes[tile] = row_bytes;
             }
         }
+        KEPT_ROWS.set(0);
         // SAFETY: the caller vouches for the processor and the shapes; the instruction reads the 64
         // bytes of `config`, which are in memory since the block may read all of it.
         unsafe {
@@ -165,6 +190,7 @@ impl Tiles {
             );
         }
         Self {
+            are_kept: false,
             thread: PhantomData,
         }
     }
@@ -172,14 +198,89 @@ impl Tiles {
 
 impl Drop for Tiles {
     fn drop(&mut self) {
-        // SAFETY: a value exists only where the processor has tiles.
-        unsafe {
-            asm!(
-                "tilerelease",
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nomem, nostack, preserves_flags),
-            );
+        if !self.are_kept {
+            release();
         }
+    }
+}
+
+/// Takes this thread's tiles their shapes. Called only after they had some.
+fn release() {
+    KEPT_ROWS.set(0);
+    // SAFETY: there were shapes, so the processor has tiles.
+    unsafe {
+        asm!(
+            "tilerelease",
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model_executor::compute_pool::ComputePool;
+
+    /// This thread's shapes; all 0 where it has none.
+    fn shapes() -> Config {
+        let mut config = Config {
+            palette: 7,
+            start_row: 0,
+            reserved: [0; 14],
+            row_bytes: [0; 16],
+            rows: [0; 16],
+        };
+        // SAFETY: the instruction writes 64 bytes; the tests ask for tiles before.
+        unsafe {
+            asm!("sttilecfg [{}]", in(reg) &raw mut config, options(nostack, preserves_flags));
+        }
+        config
+    }
+
+    #[test]
+    fn shapes_of_products_last_until_the_end_of_a_job() {
+        if !is_permitted() {
+            return;
+        }
+        for threads in [1, 2] {
+            let pool = ComputePool::new(threads).unwrap();
+            let tile = |index: usize, _| {
+                // Others in between, as attention has them, don't go for those that were kept.
+                let rows = [5, 5, 32, 20, 20, 5][index % 6];
+                // SAFETY: the processor has tiles, and one value lives at a time.
+                unsafe {
+                    drop(Tiles::of_rows(rows));
+                    assert_eq!(KEPT_ROWS.get(), rows);
+                    let kept = shapes();
+                    assert_eq!(usize::from(kept.rows[0]), rows.min(TILE_ROWS));
+                    let second = rows.saturating_sub(TILE_ROWS);
+                    assert_eq!(usize::from(kept.rows[5]), second);
+                    if index.is_multiple_of(4) {
+                        let other = Tiles::for_attention(5);
+                        assert_eq!(shapes().rows[5], 5);
+                        drop(other);
+                        assert_eq!(shapes().palette, 0);
+                    }
+                }
+            };
+            pool.run(100, &tile).unwrap();
+            assert_eq!((shapes().palette, KEPT_ROWS.get()), (0, 0));
+            pool.run(100, &|_, _| assert_eq!(KEPT_ROWS.get(), 0))
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn shapes_outside_of_jobs_last_as_long_as_their_value() {
+        if !is_permitted() {
+            return;
+        }
+        // SAFETY: the processor has tiles, and one value lives at a time.
+        let tiles = unsafe { Tiles::of_rows(3) };
+        assert_eq!((shapes().rows[0], KEPT_ROWS.get()), (3, 0));
+        drop(tiles);
+        assert_eq!(shapes().palette, 0);
     }
 }

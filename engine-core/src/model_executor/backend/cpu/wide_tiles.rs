@@ -32,7 +32,14 @@ const MOST_BLOCKS: usize = 8;
 const UNIT_BYTES: usize = UNIT * PANEL_WIDTH;
 
 /// Bytes ahead of what is unpacked for few rows.
-const DISTANCE: usize = 1024;
+const DISTANCE: usize = 3072;
+
+/// Lines of a unit of 4 bits.
+const LINES: usize = UNIT * PANEL_WIDTH / 2 / 64;
+
+/// Of these as many are asked for while tiles multiply, so that memory doesn't rest meanwhile, and the others
+/// while values are unpacked.
+const LINES_BY_TILES: usize = 6;
 
 /// Groups ahead whose headers are asked for: they lie apart from the values.
 const HEADERS_AHEAD: usize = 2;
@@ -89,7 +96,7 @@ pub(super) unsafe fn multiply<L: WideLayout>(
                         let from = from.add(index * L::GROUP_BYTES);
                         let header = headers.add(index * L::HEADER);
                         let to = to.as_mut_ptr().cast();
-                        unpack::<L, false>(from, header, units(index), to);
+                        unpack::<L, 0>(from, header, units(index), to, from);
                     }
                     (unpacked.as_ptr().cast(), size_of::<Unpacked>())
                 }
@@ -231,8 +238,13 @@ unsafe fn multiply_few<L: WideLayout>(
             match L::FORMAT {
                 WideFormat::Wide8 => multiply_bytes_asking(&shapes, part.rows, &tiles),
                 WideFormat::Wide4 => {
-                    unpack::<L, true>(group, header, units, unpacked.as_mut_ptr().cast());
+                    const BY_UNPACKING: usize = LINES - LINES_BY_TILES;
+                    let ahead = group.wrapping_add(DISTANCE);
+                    let to = unpacked.as_mut_ptr().cast();
+                    unpack::<L, BY_UNPACKING>(group, header, units, to, ahead);
                     tiles.weights = unpacked.as_ptr().cast();
+                    tiles.ahead = ahead.wrapping_add(units * BY_UNPACKING * 64);
+                    tiles.ahead_lines = LINES_BY_TILES;
                     multiply_bytes_deep(&shapes, part.rows, &tiles);
                 }
             }
@@ -277,19 +289,21 @@ unsafe fn copy_init(part: &Part<WideRowGroup>) {
     }
 }
 
-/// Writes a group's values times their factors as signed bytes, in the order of 8 bits. With `ASKS` it asks
-/// for those that follow.
+/// Writes a group's values times their factors as signed bytes, in the order of 8 bits. With each unit it
+/// asks for `ASKED` lines from `ahead` on, at most one with each line that it reads. These are in their order,
+/// which weights are not read in.
 ///
 /// # Safety
 /// The processor must have AVX-512. `group` must be a group of `units` units of layout `L`, which has 4
 /// bits, and `header` its header; `to` must be valid for writing as many.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-unsafe fn unpack<L: WideLayout, const ASKS: bool>(
+unsafe fn unpack<L: WideLayout, const ASKED: usize>(
     group: *const u8,
     header: *const u8,
     units: usize,
     to: *mut i8,
+    ahead: *const u8,
 ) {
     /// Bytes of half a part with a factor of its own, of all columns.
     const HALF: usize = FACTOR_GROUP / 2 * PANEL_WIDTH;
@@ -317,8 +331,9 @@ unsafe fn unpack<L: WideLayout, const ASKS: bool>(
                     let from = group.add(part * HALF + vec * STEP);
                     let to = to.add((2 * unit + vec) * TILE + half * TILE / 2);
                     for step in 0..HALF / (2 * STEP) {
-                        if ASKS {
-                            let ahead = from.wrapping_add(step * 2 * STEP + DISTANCE);
+                        let line = (2 * vec + half) * (LINES / 4) + step;
+                        if line < ASKED {
+                            let ahead = ahead.wrapping_add((unit * ASKED + line) * 64);
                             _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
                         }
                         let bytes = _mm512_loadu_si512(from.add(step * 2 * STEP).cast());
@@ -341,3 +356,4 @@ unsafe fn unpack<L: WideLayout, const ASKS: bool>(
 const _: () = assert!(size_of::<Unpacked>() == UNITS * UNIT_BYTES);
 const _: () = assert!(size_of::<Sums>() == 2 * ScaledSums::SECOND_COLUMNS);
 const _: () = assert!(CHUNK == 2);
+const _: () = assert!(LINES_BY_TILES < LINES && LINES.is_multiple_of(4));
