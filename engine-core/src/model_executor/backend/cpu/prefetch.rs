@@ -15,10 +15,10 @@ use super::simd::Simd;
 pub(super) const DISTANCE: usize = 2048;
 
 /// The same where lines are asked for one by one as others are read: into the first cache ...
-const NEAR: usize = 1024;
+const NEAR: usize = 2048;
 
 /// ... and, some of them of the next page, into the second.
-const FAR: usize = 4096;
+const FAR: usize = 5120;
 
 /// Blocks of rows that still wait for memory.
 const MOST_BLOCKS: usize = 6;

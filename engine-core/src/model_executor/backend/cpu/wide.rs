@@ -30,6 +30,10 @@ pub(super) const UNITS: usize = WIDE_GROUP / UNIT;
 /// Bytes of a group's scales.
 pub(super) const SCALES: usize = 2 * PANEL_WIDTH;
 
+/// Groups ahead whose headers are asked for: they lie apart from the values, a stream of their own whose lines
+/// come later than the values' beside it (2 groups ahead cost 5 % of one to four rows).
+pub(super) const HEADERS_AHEAD: usize = 8;
+
 /// Bytes that one instruction multiplies: 4 values of 16 outputs.
 pub(super) const STEP: usize = 4 * LANES;
 

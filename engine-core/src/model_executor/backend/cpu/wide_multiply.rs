@@ -5,7 +5,7 @@ use super::integer_product::{IntegerProduct, multiply_rows};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::prefetch::{Prefetch, RowBlock};
 use super::simd::{LANES, SimdLevel};
-use super::wide::{SCALES, STEP, TILE, UNIT, Wide4, Wide8, WideLayout, WideMatrix};
+use super::wide::{HEADERS_AHEAD, SCALES, STEP, TILE, UNIT, Wide4, Wide8, WideLayout, WideMatrix};
 use super::wide_rows::{WideRowGroup, num_wide_groups};
 #[cfg(target_arch = "x86_64")]
 use super::wide_tiles;
@@ -155,9 +155,6 @@ impl<L: WideLayout> IntegerProduct for VectorProduct<'_, L> {
         }
     }
 }
-
-/// Groups ahead whose headers are asked for: they lie apart from the values.
-const HEADERS_AHEAD: usize = 2;
 
 /// The values of each row in a part of 32 of the depth.
 ///

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use super::panels::{PANEL_WIDTH, Part};
 use super::simd::LANES;
 use super::tiles_x86::{TILE_ROWS, Tiles};
-use super::wide::{SCALES, STEP, TILE, UNIT, UNITS, WideLayout, WideMatrix};
+use super::wide::{HEADERS_AHEAD, SCALES, STEP, TILE, UNIT, UNITS, WideLayout, WideMatrix};
 use super::wide_products_x86::{ByteTiles, ScaledSums, multiply_bytes_asking, multiply_bytes_deep};
 use super::wide_rows::WideRowGroup;
 use crate::model_executor::wide_quantization::{FACTOR_GROUP, WIDE_GROUP, WideFormat};
@@ -40,9 +40,6 @@ const LINES: usize = UNIT * PANEL_WIDTH / 2 / 64;
 /// Of these as many are asked for while tiles multiply, so that memory doesn't rest meanwhile, and the others
 /// while values are unpacked.
 const LINES_BY_TILES: usize = 6;
-
-/// Groups ahead whose headers are asked for: they lie apart from the values.
-const HEADERS_AHEAD: usize = 2;
 
 /// A group's weights as tiles read them: signed, as with 8 bits.
 #[derive(Clone, Copy)]
