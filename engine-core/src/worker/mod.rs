@@ -3,6 +3,7 @@
 //! [`SchedulerOutput`]: crate::core::sched::output::SchedulerOutput
 
 mod executor;
+mod heads;
 mod input_batch;
 mod model_runner;
 mod request_state;

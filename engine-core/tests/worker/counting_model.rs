@@ -27,6 +27,10 @@ pub(crate) struct CountingModel {
     /// Fails, panics or waits where the token is in the batch.
     pub(crate) poison: Option<(u32, Poison)>,
     pub(crate) all_nan_after: Option<u32>,
+    /// Rows of which only the largest logit was asked; `None` is that the model has no such way.
+    pub(crate) largest_of: Option<Arc<Mutex<Vec<Vec<usize>>>>>,
+    /// Rows of which all logits were.
+    pub(crate) logits_of: Arc<Mutex<Vec<usize>>>,
 }
 
 pub(crate) enum Poison {
@@ -74,7 +78,33 @@ impl CausalLm for CountingModel {
         }
     }
 
+    fn compute_argmax(
+        &mut self,
+        rows: &[usize],
+        bitmasks: &[Option<&[u32]>],
+        num_tokens: usize,
+    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        let Some(largest_of) = &self.largest_of else {
+            return Ok(None);
+        };
+        largest_of.lock().unwrap().push(rows.to_vec());
+        let of_row = |(&row, bitmask): (&usize, &Option<&[u32]>)| {
+            let (token, position) = self.rows[row];
+            if self.all_nan_after == Some(token) {
+                return None;
+            }
+            let best = next_token(token, position) as usize;
+            // In the order of their logits.
+            let mut tokens = (0..num_tokens.min(37)).map(|distance| (best + distance) % 37);
+            let is_allowed =
+                |id: &usize| bitmask.is_none_or(|words| words[id / 32] >> (id % 32) & 1 == 1);
+            tokens.find(is_allowed).map(|id| id as u32)
+        };
+        Ok(Some(rows.iter().zip(bitmasks).map(of_row).collect()))
+    }
+
     fn compute_logits(&mut self, rows: Range<usize>, logits: &mut [f32]) -> Result<(), ModelError> {
+        self.logits_of.lock().unwrap().extend(rows.clone());
         for (row, logits) in self.rows[rows]
             .iter()
             .zip(logits.chunks_exact_mut(VOCAB_SIZE))

@@ -1,0 +1,217 @@
+//! Which logits each row of a step needs, and computing them: the LM head.
+//!
+//! Where a mask leaves few tokens, only their rows of the head are computed, and where it leaves one, none is.
+//! Where nothing but the largest logit is asked for, none is written.
+
+use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput};
+use crate::model_executor::ModelError;
+use crate::sample::{RowMask, Sampler};
+use crate::structured_output::TokenMask;
+use crate::worker::model_runner::{LogitsRow, ModelRunner, RowPurpose, ScheduledRequest};
+use crate::worker::request_state::CachedRequestState;
+use crate::worker::sample_rows::LOGITS_ROWS;
+
+/// Where a row's token comes from.
+#[derive(Clone, Copy)]
+pub(super) enum Head<'a> {
+    /// Nowhere: none is sampled here.
+    Unsampled,
+    /// The mask leaves this one: no logit is needed.
+    Given(u32),
+    /// The logits of these tokens.
+    Few(&'a [u32]),
+    /// All logits, under a bitmask where there is one.
+    Full(Option<&'a [u32]>),
+    /// The largest logit was all that was asked for, and is that of this token.
+    Largest(u32),
+}
+
+impl ModelRunner {
+    /// Which logits a row needs under its mask.
+    pub(super) fn head_of<'a>(
+        &self,
+        row: LogitsRow,
+        scheduled: &[ScheduledRequest],
+        grammar_output: &'a GrammarOutput,
+    ) -> Head<'a> {
+        let RowPurpose::Sample { num_draft_tokens } = row.purpose else {
+            return Head::Full(None);
+        };
+        let Ok(mask) = grammar_output.of(row.request).row(num_draft_tokens) else {
+            return Head::Unsampled;
+        };
+        let wants_logprobs = self
+            .requests
+            .get(&scheduled[row.request].request_id)
+            .is_some_and(CachedRequestState::wants_logprobs);
+        match mask {
+            Some(mask) if self.enable_sparse_head && !wants_logprobs => {
+                match (mask.forced_token(), mask.few_tokens()) {
+                    (Some(token_id), _) => Head::Given(token_id),
+                    (None, Some(token_ids)) => Head::Few(token_ids),
+                    (None, None) => Head::Full(bitmask_of(mask)),
+                }
+            }
+            Some(mask) => Head::Full(bitmask_of(mask)),
+            None => Head::Full(None),
+        }
+    }
+
+    pub(super) fn count_head_rows(
+        &self,
+        rows: &[LogitsRow],
+        heads: &[Head<'_>],
+        output: &mut ModelRunnerOutput,
+    ) {
+        let vocab_size = self.vocab.logits as u64;
+        for (row, head) in rows.iter().zip(heads) {
+            let num_skipped = match (row.purpose, head) {
+                // No position that is sampled: its request waits aside, or a draft before it is refused.
+                (RowPurpose::PromptLogprobs { .. }, _) | (_, Head::Unsampled) => continue,
+                (_, Head::Given(_)) => vocab_size,
+                (_, Head::Few(token_ids)) => vocab_size - token_ids.len() as u64,
+                (_, Head::Full(_) | Head::Largest(_)) => 0,
+            };
+            output.num_head_rows += vocab_size;
+            output.num_head_rows_skipped += num_skipped;
+        }
+    }
+
+    /// Whether the largest logit is all that any row asks for that would get all: else the head's weights would be
+    /// read twice.
+    pub(super) fn want_largest(
+        &self,
+        rows: &[LogitsRow],
+        heads: &[Head<'_>],
+        scheduled: &[ScheduledRequest],
+        grammar_output: &GrammarOutput,
+    ) -> bool {
+        let mut full = rows
+            .iter()
+            .zip(heads)
+            .filter(|(_, head)| matches!(head, Head::Full(_)));
+        full.all(|(row, _)| {
+            let RowPurpose::Sample { num_draft_tokens } = row.purpose else {
+                return false;
+            };
+            // Behind a draft the state would be another one.
+            let ScheduledRequest {
+                request_id,
+                draft_token_ids,
+                ..
+            } = &scheduled[row.request];
+            let mask = grammar_output.of(row.request).row(num_draft_tokens);
+            let is_bitmask = match mask {
+                Ok(Some(mask)) => bitmask_of(mask).is_some(),
+                Ok(None) => true,
+                Err(_) => false,
+            };
+            let state = self
+                .requests
+                .get(request_id)
+                .map(|request| &request.sampling_state);
+            is_bitmask && draft_token_ids.is_empty() && state.is_some_and(Sampler::takes_largest)
+        })
+    }
+
+    /// Finds the largest logits of the rows that would get all, where the model can and they tell the token.
+    pub(super) fn compute_largest(
+        &mut self,
+        first_row: usize,
+        heads: &mut [Head<'_>],
+    ) -> Result<(), ModelError> {
+        let full: Vec<(usize, Option<&[u32]>)> = heads
+            .iter()
+            .enumerate()
+            .filter_map(|(index, head)| match head {
+                Head::Full(bitmask) => Some((index, *bitmask)),
+                _ => None,
+            })
+            .collect();
+        let rows: Vec<usize> = full.iter().map(|(index, _)| first_row + index).collect();
+        let bitmasks: Vec<Option<&[u32]>> = full.iter().map(|(_, bitmask)| *bitmask).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let num_tokens = self.vocab.num_tokens();
+        if let Some(token_ids) = self.model.compute_argmax(&rows, &bitmasks, num_tokens)? {
+            for ((index, _), token_id) in full.iter().zip(token_ids) {
+                if let Some(token_id) = token_id {
+                    heads[*index] = Head::Largest(token_id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes what `heads` need; the first belongs to row `first_row` of the batch. Returns the row
+    /// of `self.logits` that each has got, if any: the full ones come first, so that the head's
+    /// weights are read once for all of them, and those of few logits last, in rows that mostly are
+    /// blank. Logits that are not needed are -inf.
+    pub(super) fn compute_heads(
+        &mut self,
+        first_row: usize,
+        heads: &[Head<'_>],
+    ) -> Result<Vec<Option<usize>>, ModelError> {
+        let width = self.vocab.logits;
+        let is_full = |index: &usize| matches!(heads[*index], Head::Full(_));
+        let full: Vec<usize> = (0..heads.len()).filter(is_full).collect();
+        let bitmask_of = |&index: &usize| match heads[index] {
+            Head::Full(bitmask) => bitmask,
+            Head::Unsampled | Head::Given(_) | Head::Few(_) | Head::Largest(_) => None,
+        };
+        let bitmasks: Vec<Option<&[u32]>> = full.iter().map(bitmask_of).collect();
+        let mut slots = vec![None; heads.len()];
+        for (slot, &index) in full.iter().enumerate() {
+            slots[index] = Some(slot);
+        }
+        let full: Vec<usize> = full.iter().map(|index| first_row + index).collect();
+        let logits = &mut self.logits[..full.len() * width];
+        self.blank_slots[..full.len()].fill(false);
+        self.model.compute_logits_of(&full, &bitmasks, logits)?;
+        let mut slot = LOGITS_ROWS;
+        for (index, head) in heads.iter().enumerate() {
+            let Head::Few(token_ids) = head else {
+                continue;
+            };
+            let few = &mut self.few_logits;
+            few.resize(token_ids.len(), 0.0);
+            self.model
+                .compute_logits_for(first_row + index, token_ids, few)?;
+            slot -= 1;
+            let logits = &mut self.logits[slot * width..(slot + 1) * width];
+            if !std::mem::take(&mut self.blank_slots[slot]) {
+                logits.fill(f32::NEG_INFINITY);
+            }
+            for (&token_id, logit) in token_ids.iter().zip(few) {
+                logits[token_id as usize] = *logit;
+            }
+            slots[index] = Some(slot);
+        }
+        Ok(slots)
+    }
+
+    /// Blanks the rows that have few logits, after they were sampled: whatever a request asks for, what
+    /// was -inf stays so.
+    pub(super) fn blank_few(&mut self, heads: &[Head<'_>], slots: &[Option<usize>]) {
+        let width = self.vocab.logits;
+        for (head, slot) in heads.iter().zip(slots) {
+            if let (Head::Few(token_ids), &Some(slot)) = (head, slot) {
+                let logits = &mut self.logits[slot * width..(slot + 1) * width];
+                for &token_id in *token_ids {
+                    logits[token_id as usize] = f32::NEG_INFINITY;
+                }
+                debug_assert!(logits.iter().all(|&logit| logit == f32::NEG_INFINITY));
+                self.blank_slots[slot] = true;
+            }
+        }
+    }
+}
+
+/// A mask's words, where it has any.
+fn bitmask_of(mask: &TokenMask) -> Option<&[u32]> {
+    match mask.as_row_mask() {
+        RowMask::Bitmask(words) => Some(words),
+        RowMask::Only(_) | RowMask::Without(_) => None,
+    }
+}
