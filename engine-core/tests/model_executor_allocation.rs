@@ -36,7 +36,12 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// 40 tokens of one request and one of another.
-fn step(model: &mut dyn CausalLm, logits: &mut [f32], chosen: &mut [f32]) {
+fn step(
+    model: &mut dyn CausalLm,
+    logits: &mut [f32],
+    chosen: &mut [f32],
+    largest: &mut Vec<Option<u32>>,
+) {
     let positions: [u32; 41] = std::array::from_fn(|row| if row < 40 { row as u32 } else { 0 });
     let slots: [u32; 41] = std::array::from_fn(|row| if row < 40 { 16 + row as u32 } else { 96 });
     model
@@ -53,6 +58,10 @@ fn step(model: &mut dyn CausalLm, logits: &mut [f32], chosen: &mut [f32]) {
         .unwrap();
     model.compute_logits(0..2, logits).unwrap();
     model.compute_logits_for(1, &[3, 200], chosen).unwrap();
+    let bitmasks = [None, Some([u32::MAX; 7].as_slice())];
+    model
+        .compute_argmax(&[0, 1], &bitmasks, 203, largest)
+        .unwrap();
 }
 
 #[test]
@@ -76,12 +85,13 @@ fn a_step_allocates_nothing() {
             let loaded = load(folder.path(), BackendKind::Cpu, format, 2).unwrap();
             let mut model = loaded.into_model(&LIMITS).unwrap();
             let (mut logits, mut chosen) = (vec![0.0; 2 * 203], vec![0.0; 2]);
+            let mut largest = Vec::new();
             // The count is the process's: a thread that starts late adds to it once. A step that
             // allocates does so every time.
             let fewest = (0..10)
                 .map(|_| {
                     let before = ALLOCATIONS.load(Ordering::Relaxed);
-                    step(&mut *model, &mut logits, &mut chosen);
+                    step(&mut *model, &mut logits, &mut chosen, &mut largest);
                     ALLOCATIONS.load(Ordering::Relaxed) - before
                 })
                 .min();

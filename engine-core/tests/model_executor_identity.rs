@@ -275,3 +275,81 @@ fn chosen_logits_equal_the_full_row() {
         runner.model.compute_logits_for(0, &[], &mut []).unwrap();
     }
 }
+
+#[test]
+fn the_largest_logits_are_those_of_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    for (architecture, has_way) in [("Qwen3ForCausalLM", true), ("Gemma2ForCausalLM", false)] {
+        RandomCheckpoint::tiny(architecture, 5)
+            .write(folder.path())
+            .unwrap();
+        for quantization in [Quantization::None, Quantization::Q8_0, Quantization::Q4_0] {
+            let format = WeightOptions(Dtype::BFloat16, quantization);
+            let mut runner = Runner::new(folder.path(), BackendKind::Cpu, format, 2);
+            let ids = random_ids(11, 20);
+            let positions: Vec<u32> = (0..20).collect();
+            let slots: Vec<u32> = (48..68).collect();
+            let input = ForwardInput {
+                input_ids: &ids,
+                positions: &positions,
+                slot_mapping: &slots,
+                query_start_loc: &[0, 20],
+                seq_lens: &[20],
+                block_tables: &[3, 4],
+                block_table_stride: 2,
+                logits_indices: &[2, 5, 6, 19],
+            };
+            let masks = [[1 << 5 | 1 << 20, 0, 3, 0, 0, 0, 1 << 9], [0; 7]];
+            let [some, none] = masks.each_ref().map(|mask| Some(mask.as_slice()));
+            // One after the other, scattered, backwards, twice the same, and none.
+            for rows in [
+                &[0, 1, 2, 3][..],
+                &[1, 2],
+                &[3],
+                &[0, 2],
+                &[3, 1],
+                &[0, 0, 2],
+                &[],
+            ] {
+                let bitmasks: Vec<Option<&[u32]>> = [None, some, none, None][..rows.len()].to_vec();
+                runner.model.forward(&input).unwrap();
+                let mut logits = vec![0.0; rows.len() * 203];
+                let model = &mut runner.model;
+                model
+                    .compute_logits_of(rows, &bitmasks, &mut logits)
+                    .unwrap();
+                // All tokens, and where those behind the first 100 are padding.
+                for num_tokens in [203, 100] {
+                    let expected = logits.chunks(203).zip(&bitmasks).map(|(logits, mask)| {
+                        let is_allowed = |id: &usize| {
+                            mask.is_none_or(|words| words[id / 32] >> (id % 32) & 1 == 1)
+                        };
+                        let ids = (0..num_tokens).filter(is_allowed);
+                        let larger = |a: usize, b: usize| if logits[b] > logits[a] { b } else { a };
+                        ids.reduce(larger).map(|id| id as u32)
+                    });
+                    let expected: Vec<Option<u32>> = expected.collect();
+                    let mut found = vec![Some(7)];
+                    let is_found = model
+                        .compute_argmax(rows, &bitmasks, num_tokens, &mut found)
+                        .unwrap();
+                    assert_eq!(is_found, has_way, "{architecture}");
+                    if is_found {
+                        assert_eq!(found, expected, "{format:?} {rows:?} {num_tokens}");
+                    }
+                }
+            }
+            let mut found = Vec::new();
+            if has_way {
+                let short = [Some([0; 6].as_slice())];
+                for (rows, bitmasks, field) in [(&[4], &[None], "rows"), (&[0], &short, "bitmasks")]
+                {
+                    let error = (runner.model)
+                        .compute_argmax(rows, bitmasks, 203, &mut found)
+                        .unwrap_err();
+                    assert!(error.to_string().contains(field), "{error}");
+                }
+            }
+        }
+    }
+}

@@ -98,8 +98,8 @@ pub trait CausalLm: Send {
 
     /// The token with the largest logit of each row, the lower id among equals, of those below `num_tokens`
     /// that the row's bitmask allows: what greedy decoding asks for, without logits having to be written. A
-    /// row gets `None` where it has none, or a logit that is not finite: then its logits tell more. The whole is
-    /// `None` where a model has no way that is cheaper than logits.
+    /// row gets `None` where it has none, or a logit that is not finite: then its logits tell more. Returns `false`,
+    /// and leaves `token_ids`, where a model has no way that is cheaper than logits.
     ///
     /// # Errors
     /// [`ModelError::Input`] where `rows` are wrong or a bitmask is shorter than `num_tokens`.
@@ -108,8 +108,9 @@ pub trait CausalLm: Send {
         _rows: &[usize],
         _bitmasks: &[Option<&[u32]>],
         _num_tokens: usize,
-    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
-        Ok(None)
+        _token_ids: &mut Vec<Option<u32>>,
+    ) -> Result<bool, ModelError> {
+        Ok(false)
     }
 
     /// The largest of each [`LOGITS_PER_MAXIMUM`] logits that the last call of

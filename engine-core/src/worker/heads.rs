@@ -134,10 +134,11 @@ impl ModelRunner {
             return Ok(());
         }
         let num_tokens = self.vocab.num_tokens();
-        if let Some(token_ids) = self.model.compute_argmax(&rows, &bitmasks, num_tokens)? {
+        let token_ids = &mut self.largest_token_ids;
+        if (self.model).compute_argmax(&rows, &bitmasks, num_tokens, token_ids)? {
             for ((index, _), token_id) in full.iter().zip(token_ids) {
                 if let Some(token_id) = token_id {
-                    heads[*index] = Head::Largest(token_id);
+                    heads[*index] = Head::Largest(*token_id);
                 }
             }
         }

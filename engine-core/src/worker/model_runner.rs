@@ -66,6 +66,8 @@ pub struct ModelRunner {
     pub(super) blank_slots: Vec<bool>,
     /// Logits of a row of which few are needed.
     pub(super) few_logits: Vec<f32>,
+    /// Of rows of which only the largest logit is asked.
+    pub(super) largest_token_ids: Vec<Option<u32>>,
     /// One per thread of the pool.
     pub(super) scratches: Vec<Mutex<SamplerScratch>>,
     execute_model_state: Option<ExecuteModelState>,
@@ -119,6 +121,7 @@ impl ModelRunner {
             logits: vec![0.0; LOGITS_ROWS * vocab.logits],
             blank_slots: vec![false; LOGITS_ROWS],
             few_logits: Vec::new(),
+            largest_token_ids: Vec::new(),
             scratches: (0..pool.num_threads()).map(|_| Mutex::default()).collect(),
             input_batch: InputBatch::new(config.block_size, config.max_model_len),
             sampler: Sampler::new(vocab, config.logprobs_mode),

@@ -83,9 +83,10 @@ impl CausalLm for CountingModel {
         rows: &[usize],
         bitmasks: &[Option<&[u32]>],
         num_tokens: usize,
-    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        token_ids: &mut Vec<Option<u32>>,
+    ) -> Result<bool, ModelError> {
         let Some(largest_of) = &self.largest_of else {
-            return Ok(None);
+            return Ok(false);
         };
         largest_of.lock().unwrap().push(rows.to_vec());
         let of_row = |(&row, bitmask): (&usize, &Option<&[u32]>)| {
@@ -100,7 +101,8 @@ impl CausalLm for CountingModel {
                 |id: &usize| bitmask.is_none_or(|words| words[id / 32] >> (id % 32) & 1 == 1);
             tokens.find(is_allowed).map(|id| id as u32)
         };
-        Ok(Some(rows.iter().zip(bitmasks).map(of_row).collect()))
+        *token_ids = rows.iter().zip(bitmasks).map(of_row).collect();
+        Ok(true)
     }
 
     fn compute_logits(&mut self, rows: Range<usize>, logits: &mut [f32]) -> Result<(), ModelError> {

@@ -280,6 +280,15 @@ fn rows_that_read_more_than_the_largest_logit_get_them_all() {
         assert_eq!((with.1.len(), with.2.as_slice()), (0, [0, 1].as_slice()));
         assert_eq!(with.0[0], [20]);
     }
+    // A mask that rules out few tokens has no words.
+    let without = RequestMasks::Masks(vec![TokenMask::Without([5, 6].into())]);
+    let requests = [(greedy(), words), (greedy(), without)];
+    let (tokens, largest_of, logits_of) = sample_first(true, &requests, 5);
+    assert_eq!(
+        (tokens[1].as_slice(), logits_of),
+        ([7].as_slice(), vec![0, 1])
+    );
+    assert!(largest_of.is_empty());
 }
 
 #[test]

@@ -66,9 +66,10 @@ impl CausalLm for TimedModel {
         rows: &[usize],
         bitmasks: &[Option<&[u32]>],
         num_tokens: usize,
-    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        token_ids: &mut Vec<Option<u32>>,
+    ) -> Result<bool, ModelError> {
         timed(&self.times.lm_head_nanos, || {
-            self.model.compute_argmax(rows, bitmasks, num_tokens)
+            (self.model).compute_argmax(rows, bitmasks, num_tokens, token_ids)
         })
     }
 

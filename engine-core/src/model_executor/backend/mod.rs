@@ -289,7 +289,7 @@ pub(crate) trait Backend: Send + Sized + 'static {
     ) -> Result<(), ModelError>;
 
     /// What [`CausalLm::compute_argmax`](crate::model_executor::CausalLm::compute_argmax) says, of some rows of
-    /// `hidden`; `None` where a backend has no way that is cheaper than logits.
+    /// `hidden`.
     fn lm_head_argmax(
         &mut self,
         _hidden: &Self::Activation,
@@ -297,8 +297,9 @@ pub(crate) trait Backend: Send + Sized + 'static {
         _head: &Self::Matrix,
         _bitmasks: &[Option<&[u32]>],
         _num_tokens: usize,
-    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
-        Ok(None)
+        _token_ids: &mut Vec<Option<u32>>,
+    ) -> Result<bool, ModelError> {
+        Ok(false)
     }
 
     /// Logits of one row of `hidden` for chosen token ids, equal to those of [`Self::lm_head`].

@@ -386,10 +386,11 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         rows: &[usize],
         bitmasks: &[Option<&[u32]>],
         num_tokens: usize,
-    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        token_ids: &mut Vec<Option<u32>>,
+    ) -> Result<bool, ModelError> {
         // A cap makes logits equal that were not.
         if self.weights.config.final_logit_softcapping.is_some() {
-            return Ok(None);
+            return Ok(false);
         }
         let end = rows.iter().max().map_or(0, |row| row.saturating_add(1));
         self.check_logits(&(0..end), 0, 0)?;
@@ -400,19 +401,17 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
                 problem: format!("length {} must be at least {words}", bitmask.len()),
             });
         }
+        let first = rows.first().copied().unwrap_or(0);
         let (backend, head) = self.weights.head();
         let Buffers { normed, delta, .. } = &mut self.buffers;
-        match rows {
-            [first, .., last] | [first @ last]
-                if last - first + 1 == rows.len() && rows.is_sorted() =>
-            {
-                backend.lm_head_argmax(normed, *first..last + 1, head, bitmasks, num_tokens)
-            }
-            _ => {
-                backend.copy_rows(normed, rows, delta)?;
-                backend.lm_head_argmax(delta, 0..rows.len(), head, bitmasks, num_tokens)
-            }
+        if (first..).zip(rows).all(|(expected, &row)| expected == row) {
+            let rows = first..first + rows.len();
+            return backend.lm_head_argmax(normed, rows, head, bitmasks, num_tokens, token_ids);
         }
+        // As for logits: the buffer is free until the next batch.
+        backend.copy_rows(normed, rows, delta)?;
+        let rows = 0..rows.len();
+        backend.lm_head_argmax(delta, rows, head, bitmasks, num_tokens, token_ids)
     }
 
     fn logits_maxima(&self) -> Option<&[f32]> {

@@ -13,18 +13,18 @@ use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
 
 /// Most rows that pass over some panels at once.
-const MOST_ROWS: usize = 64;
+const ROWS_AT_ONCE: usize = 64;
 
 /// Outputs of these panels, and from a row of their results to the next.
 const WIDTH: usize = PANEL_BLOCK * PANEL_WIDTH;
 
 /// Results of some rows and panels.
 #[repr(C, align(64))]
-struct Results([[f32; WIDTH]; MOST_ROWS]);
+struct Results([[f32; WIDTH]; ROWS_AT_ONCE]);
 
 /// The largest logit of a row so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Largest {
+pub(crate) struct Largest {
     /// -inf where there is none yet, NaN where one was not finite.
     logit: f32,
     token_id: u32,
@@ -52,94 +52,115 @@ impl Largest {
     }
 }
 
-/// The token with the largest output of each row of `x * matrix^T + bias`, the lower one among equals, of
-/// those below `num_tokens` that the row's bitmask allows. `None` where there is none, or an output of the row
-/// is not finite.
-pub(crate) fn argmax<K: PanelKernel>(
-    kernel: &K,
-    level: SimdLevel,
-    pool: &ComputePool,
-    x: &Rows<'_, K::Input>,
-    bitmasks: &[Option<&[u32]>],
-    num_tokens: usize,
-) -> Result<Vec<Option<u32>>, ModelError> {
-    x.check(kernel.depth());
-    let num_tokens = num_tokens.min(kernel.out_features());
-    // Those behind the last token are padding.
-    let num_panels = num_tokens.div_ceil(PANEL_WIDTH);
-    for bitmask in bitmasks.iter().flatten() {
-        assert!(bitmask.len() >= num_panels, "a word for each panel");
-    }
-    let num_threads = pool.num_threads();
-    let mut found = vec![Largest::NONE; num_threads * x.count];
-    let to = SharedMut::new(&mut found);
-    let tiling = Tiling::of(kernel, num_panels, num_threads, x.count);
-    pool.run(tiling.num_tiles(), &|tile, thread| {
-        let (rows, panels) = tiling.tile(tile, x.count);
-        let mut results = MaybeUninit::<Results>::uninit();
-        let results = results.as_mut_ptr().cast::<f32>();
-        for first_panel in panels.clone().step_by(PANEL_BLOCK) {
-            let panels = first_panel..panels.end.min(first_panel + PANEL_BLOCK);
-            for first_row in rows.clone().step_by(MOST_ROWS) {
-                let rows = first_row..rows.end.min(first_row + MOST_ROWS);
-                for (index, panel) in panels.clone().enumerate() {
-                    // SAFETY: `x` holds the rows, the matrix the panel and its biases, padded to whole panels;
-                    // `results` have room for 32 of each row.
-                    unsafe {
-                        let part = Part {
-                            rows: rows.len(),
-                            first: 0,
-                            depth: kernel.depth(),
-                            x: x.data.as_ptr().add(rows.start * x.stride),
-                            x_stride: x.stride,
-                            init: bias_from(kernel, panel * PANEL_WIDTH),
-                            init_stride: 0,
-                            c: results.add(index * PANEL_WIDTH),
-                            c_stride: WIDTH,
-                        };
-                        super::panels::multiply_panel(kernel, panel, PANEL_WIDTH, part);
-                    }
-                }
-                let first_token = panels.start * PANEL_WIDTH;
-                let len = num_tokens.min(panels.end * PANEL_WIDTH) - first_token;
-                for (index, row) in rows.clone().enumerate() {
-                    let bitmask = bitmasks.get(row).copied().flatten();
-                    // SAFETY: so many results of the row were just written, there is a word of its bitmask for
-                    // each panel, and its place in `found` is this thread's alone.
-                    unsafe {
-                        let results = results.add(index * WIDTH);
-                        let words = bitmask
-                            .map_or(std::ptr::null(), |words| words.as_ptr().add(panels.start));
-                        let largest = to.ptr(thread * x.count + row, 1);
-                        let mut logit = 0.0;
-                        largest_allowed(level, results, len, words, &raw mut logit);
-                        // Mostly it is smaller; what is equal has a larger id if threads' tiles ascend,
-                        // which those that it took over from another one needn't.
-                        if logit < (*largest).logit {
-                            continue;
+/// What is asked of each row, and where it goes.
+pub(crate) struct Argmax<'a> {
+    /// Of the first rows.
+    pub(crate) bitmasks: &'a [Option<&'a [u32]>],
+    pub(crate) num_tokens: usize,
+    /// Scratch.
+    pub(crate) largest: &'a mut Vec<Largest>,
+    /// A row's token, see [`Self::of`].
+    pub(crate) token_ids: &'a mut Vec<Option<u32>>,
+}
+
+impl Argmax<'_> {
+    /// The token with the largest output of each row of `x * matrix^T + bias`, the lower one among equals, of
+    /// those below `num_tokens` that the row's bitmask allows. `None` where there is none, or an output of the
+    /// row is not finite.
+    pub(crate) fn of<K: PanelKernel>(
+        self,
+        kernel: &K,
+        level: SimdLevel,
+        pool: &ComputePool,
+        x: &Rows<'_, K::Input>,
+    ) -> Result<(), ModelError> {
+        let Self {
+            bitmasks,
+            num_tokens,
+            largest: found,
+            token_ids,
+        } = self;
+        x.check(kernel.depth());
+        let num_tokens = num_tokens.min(kernel.out_features());
+        // Those behind the last token are padding.
+        let num_panels = num_tokens.div_ceil(PANEL_WIDTH);
+        for bitmask in bitmasks.iter().flatten() {
+            assert!(bitmask.len() >= num_panels, "a word for each panel");
+        }
+        let num_threads = pool.num_threads();
+        found.clear();
+        found.resize(num_threads * x.count, Largest::NONE);
+        let to = SharedMut::new(found.as_mut_slice());
+        let tiling = Tiling::of(kernel, num_panels, num_threads, x.count);
+        pool.run(tiling.num_tiles(), &|tile, thread| {
+            let (rows, panels) = tiling.tile(tile, x.count);
+            let mut results = MaybeUninit::<Results>::uninit();
+            let results = results.as_mut_ptr().cast::<f32>();
+            for first_panel in panels.clone().step_by(PANEL_BLOCK) {
+                let panels = first_panel..panels.end.min(first_panel + PANEL_BLOCK);
+                for first_row in rows.clone().step_by(ROWS_AT_ONCE) {
+                    let rows = first_row..rows.end.min(first_row + ROWS_AT_ONCE);
+                    for (index, panel) in panels.clone().enumerate() {
+                        // SAFETY: `x` holds the rows, the matrix the panel and its biases, padded to whole panels;
+                        // `results` have room for 32 of each row.
+                        unsafe {
+                            let part = Part {
+                                rows: rows.len(),
+                                first: 0,
+                                depth: kernel.depth(),
+                                x: x.data.as_ptr().add(rows.start * x.stride),
+                                x_stride: x.stride,
+                                init: bias_from(kernel, panel * PANEL_WIDTH),
+                                init_stride: 0,
+                                c: results.add(index * PANEL_WIDTH),
+                                c_stride: WIDTH,
+                            };
+                            super::panels::multiply_panel(kernel, panel, PANEL_WIDTH, part);
                         }
-                        let values = std::slice::from_raw_parts(results, len);
-                        let is_allowed = |at: &usize| {
-                            bitmask.is_none_or(|words| {
-                                let token = first_token + at;
-                                words[token / 32] >> (token % 32) & 1 == 1
-                            })
-                        };
-                        let at = (0..len).filter(is_allowed).find(|&at| values[at] == logit);
-                        let token_id = at.map_or(u32::MAX, |at| (first_token + at) as u32);
-                        *largest = (*largest).or(Largest { logit, token_id });
+                    }
+                    let first_token = panels.start * PANEL_WIDTH;
+                    let len = num_tokens.min(panels.end * PANEL_WIDTH) - first_token;
+                    for (index, row) in rows.clone().enumerate() {
+                        let bitmask = bitmasks.get(row).copied().flatten();
+                        // SAFETY: so many results of the row were just written, there is a word of its bitmask for
+                        // each panel, and its place in `found` is this thread's alone.
+                        unsafe {
+                            let results = results.add(index * WIDTH);
+                            let words = bitmask
+                                .map_or(std::ptr::null(), |words| words.as_ptr().add(panels.start));
+                            let largest = to.ptr(thread * x.count + row, 1);
+                            let mut logit = 0.0;
+                            largest_allowed(level, results, len, words, &raw mut logit);
+                            // Mostly it is smaller; what is equal has a larger id if threads' tiles ascend,
+                            // which those that it took over from another one needn't.
+                            if logit < (*largest).logit {
+                                continue;
+                            }
+                            let values = std::slice::from_raw_parts(results, len);
+                            let is_allowed = |at: &usize| {
+                                bitmask.is_none_or(|words| {
+                                    let token = first_token + at;
+                                    words[token / 32] >> (token % 32) & 1 == 1
+                                })
+                            };
+                            let at = (0..len).filter(is_allowed).find(|&at| values[at] == logit);
+                            let token_id = at.map_or(u32::MAX, |at| (first_token + at) as u32);
+                            *largest = (*largest).or(Largest { logit, token_id });
+                        }
                     }
                 }
             }
-        }
-    })?;
-    let of_row = |row: usize| {
-        let of_threads = found.iter().skip(row).step_by(x.count);
-        let largest = of_threads.fold(Largest::NONE, |largest, &of| largest.or(of));
-        let is_found = largest.logit.is_finite() && largest.token_id != u32::MAX;
-        is_found.then_some(largest.token_id)
-    };
-    Ok((0..x.count).map(of_row).collect())
+        })?;
+        let of_row = |row: usize| {
+            let of_threads = found.iter().skip(row).step_by(x.count);
+            let largest = of_threads.fold(Largest::NONE, |largest, &of| largest.or(of));
+            let is_found = largest.logit.is_finite() && largest.token_id != u32::MAX;
+            is_found.then_some(largest.token_id)
+        };
+        token_ids.clear();
+        token_ids.extend((0..x.count).map(of_row));
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A packed matrix of any format, and linear layers by it.
 
 use super::activation::for_each_row;
-use super::argmax;
+use super::argmax::Argmax;
 #[cfg(target_arch = "x86_64")]
 use super::bf16_dot::{Bf16DotKernel, num_pairs, round_row};
 #[cfg(target_arch = "x86_64")]
@@ -366,12 +366,8 @@ pub(crate) enum Outputs<'a> {
         stride: usize,
         maxima: SharedMut<'a, f32>,
     },
-    /// The largest of every row alone, see [`argmax::argmax`]; nothing else is written. Not of stacked matrices.
-    Argmax {
-        bitmasks: &'a [Option<&'a [u32]>],
-        num_tokens: usize,
-        token_ids: &'a mut Vec<Option<u32>>,
-    },
+    /// The largest of every row alone; nothing else is written. Not of stacked matrices.
+    Argmax(Argmax<'a>),
     /// `act(first half) * second half` of every row, rows at this stride. Not of stacked matrices.
     Gated { act: HiddenAct, stride: usize },
     /// These of the only row.
@@ -503,7 +499,7 @@ impl Linear<'_> {
                     first += matrix.out_features();
                 }
             }
-            Outputs::WithMaxima { .. } | Outputs::Argmax { .. } | Outputs::Gated { .. } => {
+            Outputs::WithMaxima { .. } | Outputs::Argmax(_) | Outputs::Gated { .. } => {
                 unreachable!("asked of matrices that are not stacked")
             }
             Outputs::Chosen(features) => {
@@ -617,15 +613,7 @@ impl Linear<'_> {
             Outputs::Gated { act, stride } => {
                 Gated::new(kernel, self.level, x, act).multiply(self.pool, out, stride)
             }
-            Outputs::Argmax {
-                bitmasks,
-                num_tokens,
-                token_ids,
-            } => {
-                *token_ids =
-                    argmax::argmax(kernel, self.level, self.pool, x, bitmasks, num_tokens)?;
-                Ok(())
-            }
+            Outputs::Argmax(argmax) => argmax.of(kernel, self.level, self.pool, x),
             Outputs::Chosen(features) => {
                 panels::multiply_chosen(kernel, self.pool, x, features, out)
             }

@@ -77,6 +77,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use self::activation::{Activation, for_each_row};
+use self::argmax::{Argmax, Largest};
 use self::attention::{Batch, Scratch};
 use self::buffer::SharedMut;
 use self::experts::Routing;
@@ -117,6 +118,8 @@ struct StepBuffers {
     routing: Routing,
     scratch: Scratch,
     group_scratch: GroupScratch,
+    /// Of each thread and row.
+    largest: Vec<Largest>,
     conversion: Conversion,
     input_ids: Vec<u32>,
     positions: Vec<u32>,
@@ -262,6 +265,7 @@ impl<F: Format> Backend for CpuBackend<F> {
             rotary,
             scratch: Scratch::allocate(self.pool.num_threads(), shape, limits.max_model_len)?,
             group_scratch: GroupScratch::allocate(self.pool.num_threads())?,
+            largest: Vec::new(),
             conversion: Conversion::allocate(
                 tokens
                     .saturating_mul(routing.rows_per_token())
@@ -585,18 +589,24 @@ impl<F: Format> Backend for CpuBackend<F> {
         head: &PackedMatrix,
         bitmasks: &[Option<&[u32]>],
         num_tokens: usize,
-    ) -> Result<Option<Vec<Option<u32>>>, ModelError> {
+        token_ids: &mut Vec<Option<u32>>,
+    ) -> Result<bool, ModelError> {
         if head.is_stacked() {
-            return Ok(None);
+            return Ok(false);
         }
-        let mut token_ids = Vec::new();
-        let outputs = Outputs::Argmax {
+        let step = self.step.as_mut().ok_or_else(not_reserved)?;
+        let mut largest = std::mem::take(&mut step.largest);
+        let outputs = Outputs::Argmax(Argmax {
             bitmasks,
             num_tokens,
-            token_ids: &mut token_ids,
-        };
+            largest: &mut largest,
+            token_ids,
+        });
         self.multiply(head, hidden, rows, outputs, &mut [])?;
-        Ok(Some(token_ids))
+        if let Some(step) = &mut self.step {
+            step.largest = largest;
+        }
+        Ok(true)
     }
 
     fn lm_head_for(

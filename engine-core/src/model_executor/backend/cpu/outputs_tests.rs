@@ -1,6 +1,7 @@
 //! Products of which less is written than all outputs, against those that write all.
 
-use super::activation::Activation;
+use super::activation::{self, Activation};
+use super::argmax::Argmax;
 use super::gated::GroupScratch;
 use super::kernel_tests::{Random, bytes, filled};
 use super::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
@@ -158,11 +159,12 @@ fn the_largest_logits_are_those_of_all_logits() {
                             .collect();
                         for num_tokens in [n, n - 1, n - 33, n + 5] {
                             let mut found = Vec::new();
-                            let outputs = Outputs::Argmax {
+                            let outputs = Outputs::Argmax(Argmax {
                                 bitmasks: &bitmasks,
                                 num_tokens,
+                                largest: &mut Vec::new(),
                                 token_ids: &mut found,
-                            };
+                            });
                             multiply(linear, &matrix, &x, outputs, &mut []);
                             let expected =
                                 logits.chunks(n).zip(&bitmasks).map(|(logits, bitmask)| {
@@ -180,4 +182,38 @@ fn the_largest_logits_are_those_of_all_logits() {
             }
         }
     }
+}
+
+#[test]
+fn groups_are_forgotten_where_values_are_written() {
+    let pool = ComputePool::new(1).unwrap();
+    let level = SimdLevel::all_in_test()[0];
+    let mut random = Random(37);
+    let (mut residual, delta) = (filled(3, 40, &mut random), filled(3, 40, &mut random));
+    let mut out = Activation::allocate(5, 40).unwrap();
+    let weight = vec![1.0; 40];
+    let mut norm = |quantizes: bool, out: &mut Activation| {
+        activation::add_rms_norm(
+            &pool,
+            level,
+            &mut residual,
+            &delta,
+            &weight,
+            1e-6,
+            quantizes,
+            out,
+        )
+        .unwrap();
+    };
+    norm(true, &mut out);
+    assert_eq!(out.groups_of(0..3).map(|groups| groups.count), Some(3));
+    norm(false, &mut out);
+    assert!(out.groups_of(0..3).is_none());
+    norm(true, &mut out);
+    // Values that are written in place, and other rows.
+    let _ = out.as_mut_slice();
+    assert!(out.groups_of(0..3).is_none());
+    norm(true, &mut out);
+    out.set_rows(5).unwrap();
+    assert!(out.groups_of(0..5).is_none());
 }
