@@ -45,10 +45,8 @@ impl SamplerOutputRow {
         let restored =
             logits_processor::is_masked(state.params(), state.output_token_ids(), token_id);
         Self {
-            token_id,
-            logprobs: None,
-            num_nans: 0,
             restored,
+            ..Self::largest(token_id)
         }
     }
 }

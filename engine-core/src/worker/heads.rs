@@ -120,19 +120,13 @@ impl ModelRunner {
         first_row: usize,
         heads: &mut [Head<'_>],
     ) -> Result<(), ModelError> {
-        let full: Vec<(usize, Option<&[u32]>)> = heads
-            .iter()
-            .enumerate()
-            .filter_map(|(index, head)| match head {
-                Head::Full(bitmask) => Some((index, *bitmask)),
-                _ => None,
-            })
-            .collect();
-        let rows: Vec<usize> = full.iter().map(|(index, _)| first_row + index).collect();
-        let bitmasks: Vec<Option<&[u32]>> = full.iter().map(|(_, bitmask)| *bitmask).collect();
-        if rows.is_empty() {
+        let full = full_heads(heads);
+        if full.is_empty() {
             return Ok(());
         }
+        let (rows, bitmasks): (Vec<_>, Vec<_>) = (full.iter())
+            .map(|&(index, bitmask)| (first_row + index, bitmask))
+            .unzip();
         let num_tokens = self.vocab.num_tokens();
         let token_ids = &mut self.largest_token_ids;
         if (self.model).compute_argmax(&rows, &bitmasks, num_tokens, token_ids)? {
@@ -155,21 +149,17 @@ impl ModelRunner {
         heads: &[Head<'_>],
     ) -> Result<Vec<Option<usize>>, ModelError> {
         let width = self.vocab.logits;
-        let is_full = |index: &usize| matches!(heads[*index], Head::Full(_));
-        let full: Vec<usize> = (0..heads.len()).filter(is_full).collect();
-        let bitmask_of = |&index: &usize| match heads[index] {
-            Head::Full(bitmask) => bitmask,
-            Head::Unsampled | Head::Given(_) | Head::Few(_) | Head::Largest(_) => None,
-        };
-        let bitmasks: Vec<Option<&[u32]>> = full.iter().map(bitmask_of).collect();
+        let full = full_heads(heads);
         let mut slots = vec![None; heads.len()];
-        for (slot, &index) in full.iter().enumerate() {
+        for (slot, &(index, _)) in full.iter().enumerate() {
             slots[index] = Some(slot);
         }
-        let full: Vec<usize> = full.iter().map(|index| first_row + index).collect();
+        let (rows, bitmasks): (Vec<_>, Vec<_>) = (full.iter())
+            .map(|&(index, bitmask)| (first_row + index, bitmask))
+            .unzip();
         let logits = &mut self.logits[..full.len() * width];
         self.blank_slots[..full.len()].fill(false);
-        self.model.compute_logits_of(&full, &bitmasks, logits)?;
+        self.model.compute_logits_of(&rows, &bitmasks, logits)?;
         let mut slot = LOGITS_ROWS;
         for (index, head) in heads.iter().enumerate() {
             let Head::Few(token_ids) = head else {
@@ -207,6 +197,18 @@ impl ModelRunner {
             }
         }
     }
+}
+
+/// The places of the heads that need all logits, with their bitmasks.
+fn full_heads<'a>(heads: &[Head<'a>]) -> Vec<(usize, Option<&'a [u32]>)> {
+    let full = heads
+        .iter()
+        .enumerate()
+        .filter_map(|(index, head)| match head {
+            Head::Full(bitmask) => Some((index, *bitmask)),
+            _ => None,
+        });
+    full.collect()
 }
 
 /// A mask's words, where it has any.

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 
 use super::buffer::SharedMut;
 use super::elementwise::largest_allowed;
-use super::panels::{PANEL_BLOCK, PANEL_WIDTH, PanelKernel, Part, Rows, Tiling, bias_from};
+use super::panels::{PANEL_BLOCK, PANEL_WIDTH, PanelKernel, Rows, Tiling, multiply_panel};
 use super::simd::SimdLevel;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
@@ -49,6 +49,38 @@ impl Largest {
             Some(std::cmp::Ordering::Equal) if other.token_id < self.token_id => other,
             _ => self,
         }
+    }
+
+    /// Takes the logits of `len` tokens from `first_token` on, of which `words` allow some.
+    ///
+    /// # Safety
+    /// The processor must have `level`. `logits` must be valid for `len` values, rounded up to 32, and there must be
+    /// a word for 32 of them.
+    unsafe fn take(
+        &mut self,
+        level: SimdLevel,
+        first_token: usize,
+        logits: *const f32,
+        len: usize,
+        words: Option<&[u32]>,
+    ) {
+        let mut logit = 0.0;
+        // SAFETY: passed on to the caller.
+        let logits = unsafe {
+            let words = words.map_or(std::ptr::null(), <[u32]>::as_ptr);
+            largest_allowed(level, logits, len, words, &raw mut logit);
+            std::slice::from_raw_parts(logits, len)
+        };
+        // Mostly it is smaller; what is equal has a larger id if threads' tiles ascend, which those that it
+        // took over from another one needn't.
+        if logit < self.logit {
+            return;
+        }
+        let is_allowed =
+            |at: &usize| words.is_none_or(|words| words[at / 32] >> (at % 32) & 1 == 1);
+        let at = (0..len).filter(is_allowed).find(|&at| logits[at] == logit);
+        let token_id = at.map_or(u32::MAX, |at| (first_token + at) as u32);
+        *self = self.or(Self { logit, token_id });
     }
 }
 
@@ -101,51 +133,24 @@ impl Argmax<'_> {
                 for first_row in rows.clone().step_by(ROWS_AT_ONCE) {
                     let rows = first_row..rows.end.min(first_row + ROWS_AT_ONCE);
                     for (index, panel) in panels.clone().enumerate() {
-                        // SAFETY: `x` holds the rows, the matrix the panel and its biases, padded to whole panels;
-                        // `results` have room for 32 of each row.
+                        // SAFETY: `x` holds the rows, the matrix the panel, padded like its biases; `results`
+                        // have room for 32 of each row.
                         unsafe {
-                            let part = Part {
-                                rows: rows.len(),
-                                first: 0,
-                                depth: kernel.depth(),
-                                x: x.data.as_ptr().add(rows.start * x.stride),
-                                x_stride: x.stride,
-                                init: bias_from(kernel, panel * PANEL_WIDTH),
-                                init_stride: 0,
-                                c: results.add(index * PANEL_WIDTH),
-                                c_stride: WIDTH,
-                            };
-                            super::panels::multiply_panel(kernel, panel, PANEL_WIDTH, part);
+                            let to = results.add(index * PANEL_WIDTH);
+                            multiply_panel(kernel, x, rows.clone(), panel, PANEL_WIDTH, to, WIDTH);
                         }
                     }
                     let first_token = panels.start * PANEL_WIDTH;
                     let len = num_tokens.min(panels.end * PANEL_WIDTH) - first_token;
-                    for (index, row) in rows.clone().enumerate() {
+                    for (index, row) in rows.enumerate() {
                         let bitmask = bitmasks.get(row).copied().flatten();
-                        // SAFETY: so many results of the row were just written, there is a word of its bitmask for
-                        // each panel, and its place in `found` is this thread's alone.
+                        let words = bitmask.map(|words| &words[panels.clone()]);
+                        // SAFETY: so many results of the row were just written, up to whole panels, and its place
+                        // in `found` is this thread's alone.
                         unsafe {
                             let results = results.add(index * WIDTH);
-                            let words = bitmask
-                                .map_or(std::ptr::null(), |words| words.as_ptr().add(panels.start));
-                            let largest = to.ptr(thread * x.count + row, 1);
-                            let mut logit = 0.0;
-                            largest_allowed(level, results, len, words, &raw mut logit);
-                            // Mostly it is smaller; what is equal has a larger id if threads' tiles ascend,
-                            // which those that it took over from another one needn't.
-                            if logit < (*largest).logit {
-                                continue;
-                            }
-                            let values = std::slice::from_raw_parts(results, len);
-                            let is_allowed = |at: &usize| {
-                                bitmask.is_none_or(|words| {
-                                    let token = first_token + at;
-                                    words[token / 32] >> (token % 32) & 1 == 1
-                                })
-                            };
-                            let at = (0..len).filter(is_allowed).find(|&at| values[at] == logit);
-                            let token_id = at.map_or(u32::MAX, |at| (first_token + at) as u32);
-                            *largest = (*largest).or(Largest { logit, token_id });
+                            let largest = &mut *to.ptr(thread * x.count + row, 1);
+                            largest.take(level, first_token, results, len, words);
                         }
                     }
                 }

@@ -201,7 +201,7 @@ pub(crate) fn paged_attention<F: Format>(
     };
     let pieces = num_parts + (batch.tiles.len() - split.len()) * heads;
     // What a piece works on, and its first part in the sequence where it isn't the whole.
-    let piece = |index: usize| match work(index, split, heads) {
+    let place_of = |work: &Work| match *work {
         Work::Whole { tile, head } => (context_of(tile, head), 0),
         Work::Part { split, head, part } => (context_of(split.tile, head), split.first_part + part),
     };
@@ -209,13 +209,15 @@ pub(crate) fn paged_attention<F: Format>(
         // SAFETY: a thread has its own scratch memory.
         let own =
             TileScratch::of(shape).at(unsafe { threads.ptr(thread * per_thread, per_thread) });
-        let (context, part) = piece(index);
+        let piece = work(index, split, heads);
+        let (context, part) = place_of(&piece);
         // Most likely: a thread's pieces follow one another.
-        let next = (context.asks_ahead() && index + 1 < pieces).then(|| piece(index + 1));
+        let next = (context.asks_ahead() && index + 1 < pieces)
+            .then(|| place_of(&work(index + 1, split, heads)));
         let next = next
             .as_ref()
             .map(|(context, part)| Ahead::first_span(context, *part));
-        match work(index, split, heads) {
+        match piece {
             Work::Whole { head, .. } => {
                 let tile = context.tile;
                 for token in 0..tile.num_tokens {

@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::buffer::{Buffer, SharedMut};
 use super::elementwise::act_and_mul_panels;
 use super::panels::{
-    MOST_ROWS, PANEL_WIDTH, PanelKernel, Part, Rows, Tiling, WORK_PER_TILE, bias_from,
-    multiply_panel,
+    MOST_ROWS, PANEL_WIDTH, PanelKernel, Rows, Tiling, WORK_PER_TILE, multiply_panel,
 };
 use super::simd::{LANES, SimdLevel};
 use super::wide_rows::{WideRowGroup, num_wide_groups, quantize_wide_row};
@@ -184,19 +183,20 @@ impl<'a, K: PanelKernel> Gated<'a, K> {
         // row of a block; the caller vouches for `out`.
         unsafe {
             for half in 0..2 {
-                let panel = panel + half * self.num_panels;
-                let part = Part {
-                    rows: rows.len(),
-                    first: 0,
-                    depth: self.kernel.depth(),
-                    x: self.x.data.as_ptr().add(rows.start * self.x.stride),
-                    x_stride: self.x.stride,
-                    init: bias_from(self.kernel, panel * PANEL_WIDTH),
-                    init_stride: 0,
-                    c: gate_up.add(half * PANEL_WIDTH),
-                    c_stride: 2 * PANEL_WIDTH,
-                };
-                multiply_panel(self.kernel, panel, PANEL_WIDTH, part);
+                let (panel, to) = (
+                    panel + half * self.num_panels,
+                    gate_up.add(half * PANEL_WIDTH),
+                );
+                let rows = rows.clone();
+                multiply_panel(
+                    self.kernel,
+                    self.x,
+                    rows,
+                    panel,
+                    PANEL_WIDTH,
+                    to,
+                    2 * PANEL_WIDTH,
+                );
             }
             act_and_mul_panels(self.level, self.act, gate_up, rows.len(), out, out_stride);
         }

@@ -464,23 +464,16 @@ impl Linear<'_> {
         out: &mut [WideRowGroup],
     ) -> Result<(), ModelError> {
         let level = self.level;
-        macro_rules! run {
-            ($matrix:ident) => {{
-                let kernel = WideKernel {
-                    matrix: $matrix,
-                    level,
-                };
-                Gated::new(&kernel, level, x, act).multiply_to_groups(self.pool, scratch, out)
-            }};
-        }
         match matrix {
-            PackedMatrix::Wide8(matrix) => run!(matrix),
-            PackedMatrix::Wide4(matrix) => run!(matrix),
+            PackedMatrix::Wide8(matrix) => Gated::new(&WideKernel { matrix, level }, level, x, act)
+                .multiply_to_groups(self.pool, scratch, out),
+            PackedMatrix::Wide4(matrix) => Gated::new(&WideKernel { matrix, level }, level, x, act)
+                .multiply_to_groups(self.pool, scratch, out),
             _ => unreachable!("asked of matrices that read wide groups"),
         }
     }
 
-    /// The same by matrices one above the other.
+    /// [`Self::multiply`] by matrices one above the other.
     fn multiply_stacked(
         self,
         matrices: &[PackedMatrix],

@@ -464,17 +464,15 @@ impl<F: Format> Backend for CpuBackend<F> {
         mlp: &mut Activation,
         out: &mut Activation,
     ) -> Result<(), ModelError> {
-        if !gate_up_proj.is_gateable() {
-            self.linear(x, gate_up_proj, gate_up)?;
-            self.act_and_mul(act, gate_up, mlp)?;
-            return self.linear(mlp, down_proj, out);
-        }
         mlp.set_rows(x.rows())?;
         assert!(
             2 * mlp.width() == gate_up_proj.out_features(),
             "widths differ"
         );
-        if gate_up_proj.is_wide() && down_proj.is_wide() {
+        if !gate_up_proj.is_gateable() {
+            self.linear(x, gate_up_proj, gate_up)?;
+            self.act_and_mul(act, gate_up, mlp)?;
+        } else if gate_up_proj.is_wide() && down_proj.is_wide() {
             let linear = Linear {
                 pool: &self.pool,
                 level: self.level,

@@ -72,7 +72,7 @@ pub(crate) trait PanelKernel: Sync {
 
 /// The biases of the panel or half a panel that begins with output `col`. Where there are none they are zeros
 /// that stay in the cache: a matrix is read once a layer, so that its own come from memory.
-pub(super) fn bias_from<K: PanelKernel>(kernel: &K, col: usize) -> *const f32 {
+fn bias_from<K: PanelKernel>(kernel: &K, col: usize) -> *const f32 {
     static ZEROS: [f32; PANEL_WIDTH] = [0.0; PANEL_WIDTH];
     match kernel.bias() {
         [] => ZEROS.as_ptr(),
@@ -274,19 +274,9 @@ pub(crate) fn multiply_with_maxima<K: PanelKernel>(
             // to this tile and lie within it, as `ptr` checks of all.
             unsafe {
                 for (index, panel) in panels.clone().enumerate() {
-                    let part = Part {
-                        rows: rows.len(),
-                        first: 0,
-                        depth: kernel.depth(),
-                        x: x.data.as_ptr().add(rows.start * x.stride),
-                        x_stride: x.stride,
-                        init: bias_from(kernel, panel * PANEL_WIDTH),
-                        init_stride: 0,
-                        c: results.add(index * PANEL_WIDTH),
-                        c_stride: GATHERED_STRIDE,
-                    };
                     let cols = (cols - index * PANEL_WIDTH).min(PANEL_WIDTH);
-                    multiply_panel(kernel, panel, cols, part);
+                    let to = results.add(index * PANEL_WIDTH);
+                    multiply_panel(kernel, x, rows.clone(), panel, cols, to, GATHERED_STRIDE);
                 }
                 for (index, row) in rows.clone().enumerate() {
                     note_maxima(row, results.add(index * GATHERED_STRIDE));
@@ -390,18 +380,9 @@ fn multiply_tile<K: PanelKernel>(
         // SAFETY: `x` holds the rows, the matrix the panel and its bias; `cols` values of each row
         // of `out` belong to this tile and lie within it, as just checked.
         unsafe {
-            let part = Part {
-                rows: count,
-                first: 0,
-                depth: kernel.depth(),
-                x: x.data.as_ptr().add(first_row * x.stride),
-                x_stride: x.stride,
-                init: bias_from(kernel, col),
-                init_stride: 0,
-                c: out.ptr(first_row * out_stride + col, cols),
-                c_stride: out_stride,
-            };
-            multiply_panel(kernel, panel, cols, part);
+            let to = out.ptr(first_row * out_stride + col, cols);
+            let rows = first_row..first_row + count;
+            multiply_panel(kernel, x, rows, panel, cols, to, out_stride);
         }
     }
 }
@@ -450,17 +431,31 @@ pub(crate) fn multiply_chosen<K: PanelKernel>(
     Ok(())
 }
 
-/// Rows times one panel, `cols` results each.
+/// Some rows times one panel, with its bias, `cols` results each.
 ///
 /// # Safety
-/// `part` must hold what [`PanelKernel::multiply`] asks for, with the whole depth, `c` being
-/// valid for `cols` values per row only; `init` must be the panel's bias.
+/// `x` must hold the rows with the matrix's whole depth and the matrix the panel; `c` must be valid for `cols`
+/// values per row only, `c_stride` apart.
 pub(super) unsafe fn multiply_panel<K: PanelKernel>(
     kernel: &K,
+    x: &Rows<'_, K::Input>,
+    rows: Range<usize>,
     panel: usize,
     cols: usize,
-    part: Part<K::Input>,
+    c: *mut f32,
+    c_stride: usize,
 ) {
+    let part = Part {
+        rows: rows.len(),
+        first: 0,
+        depth: kernel.depth(),
+        x: x.data.as_ptr().wrapping_add(rows.start * x.stride),
+        x_stride: x.stride,
+        init: bias_from(kernel, panel * PANEL_WIDTH),
+        init_stride: 0,
+        c,
+        c_stride,
+    };
     // SAFETY: the caller vouches for all columns or, where a panel is cut, results go by way of
     // a buffer as wide as the panel.
     unsafe {
