@@ -164,7 +164,7 @@ impl Target {
 pub(crate) fn sketch(message: &str) -> String {
     let mut is_quoted = false;
     let kept = message.chars().filter(|&c| {
-        is_quoted ^= c == '`';
+        is_quoted ^= c == '`' || c == '"';
         !is_quoted && !c.is_ascii_digit()
     });
     kept.take(120).collect()

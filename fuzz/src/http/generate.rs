@@ -3,12 +3,15 @@
 use crate::Random;
 use crate::grammars::{many, schema, text};
 
-/// The fields of requests, each with values that it may have.
+/// The fields of requests, each with values that it may have. `SCHEMA` stands for a JSON schema, `NUMBERS`
+/// for a list of token ids of any length, `TEXT` for a text of any length.
 const FIELDS: &[(&str, &[&str])] = &[
     ("model", &["\"formwork-builtin\"", "\"other\""]),
     (
         "prompt",
         &[
+            "\"TEXT\"",
+            "[NUMBERS]",
             "\"Hello\"",
             "[1, 2, 3]",
             "[\"a\", \"b\"]",
@@ -20,6 +23,7 @@ const FIELDS: &[(&str, &[&str])] = &[
     (
         "messages",
         &[
+            "[{\"role\": \"user\", \"content\": \"TEXT\"}]",
             "[{\"role\": \"user\", \"content\": \"Hi\"}]",
             "[{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}, {\"role\": \"user\", \"content\": \"b\"}]",
             "[{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, {\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"2\"}]",
@@ -35,13 +39,13 @@ const FIELDS: &[(&str, &[&str])] = &[
         ],
     ),
     ("instructions", &["\"Be short\""]),
-    ("tokens", &["[1, 2, 3]", "[4095]", "[4096]"]),
+    ("tokens", &["[NUMBERS]", "[1, 2, 3]", "[4095]", "[4096]"]),
     ("max_tokens", &["0", "1", "2", "16", "2048"]),
     ("max_completion_tokens", &["2", "16"]),
     ("max_output_tokens", &["2", "16"]),
     ("min_tokens", &["0", "1", "17"]),
     ("n_predict", &["2", "-1"]),
-    ("n", &["1", "2", "3", "64"]),
+    ("n", &["16384", "1", "2", "3", "64"]),
     ("best_of", &["1", "2"]),
     ("temperature", &["0", "0.5", "2"]),
     ("top_p", &["1", "0.1", "0"]),
@@ -51,8 +55,11 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("frequency_penalty", &["2"]),
     ("repetition_penalty", &["1.5"]),
     ("seed", &["0", "-1", "18446744073709551615"]),
-    ("stop", &["\"a\"", "[\"a\", \"bb\"]", "[\"\"]", "[]"]),
-    ("stop_token_ids", &["[1, 2]", "[4095]"]),
+    (
+        "stop",
+        &["\"TEXT\"", "\"a\"", "[\"a\", \"bb\"]", "[\"\"]", "[]"],
+    ),
+    ("stop_token_ids", &["[NUMBERS]", "[1, 2]", "[4095]"]),
     ("include_stop_str_in_output", &["true"]),
     ("ignore_eos", &["true"]),
     ("skip_special_tokens", &["false"]),
@@ -61,12 +68,12 @@ const FIELDS: &[(&str, &[&str])] = &[
         "logit_bias",
         &["{\"1\": 5}", "{\"4095\": -100}", "{\"x\": 1}"],
     ),
-    ("allowed_token_ids", &["[1, 2, 3]", "[]"]),
-    ("bad_words", &["[\"a\"]", "[\"a b\", \"\"]"]),
+    ("allowed_token_ids", &["[NUMBERS]", "[1, 2, 3]", "[]"]),
+    ("bad_words", &["[\"TEXT\"]", "[\"a\"]", "[\"a b\", \"\"]"]),
     ("logprobs", &["0", "5", "true", "20"]),
     ("top_logprobs", &["0", "5"]),
     ("prompt_logprobs", &["0", "5", "-1"]),
-    ("logprob_token_ids", &["[1, 2]"]),
+    ("logprob_token_ids", &["[NUMBERS]", "[1, 2]"]),
     (
         "repetition_detection",
         &["{\"max_pattern_size\": 4, \"min_pattern_size\": 1, \"min_count\": 2}"],
@@ -113,7 +120,7 @@ const FIELDS: &[(&str, &[&str])] = &[
     ),
     ("guided_json", &["SCHEMA"]),
     ("guided_regex", &["\"a+\"", "\"(\""]),
-    ("guided_choice", &["[\"a\"]"]),
+    ("guided_choice", &["[\"TEXT\", \"a\"]", "[\"a\"]"]),
     ("guided_grammar", &["\"root ::= \\\"a\\\"\""]),
     ("guided_whitespace_pattern", &["\" \""]),
     ("grammar", &["\"root ::= \\\"a\\\"\""]),
@@ -141,7 +148,10 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("reasoning", &["{\"effort\": \"low\"}"]),
     ("add_generation_prompt", &["false"]),
     ("continue_final_message", &["true"]),
-    ("documents", &["[{\"text\": \"a\"}]"]),
+    (
+        "documents",
+        &["[{\"a\": [NUMBERS]}]", "[{\"text\": \"a\"}]"],
+    ),
     (
         "chat_template_kwargs",
         &["{\"enable_thinking\": true}", "{\"messages\": 1}"],
@@ -370,9 +380,15 @@ fn value(random: &mut Random, plausible: &[&str]) -> String {
         true => hostile(random),
         false => {
             let value = text(random, plausible);
-            match value.contains("SCHEMA") {
-                true => value.replace("SCHEMA", &schema(random, 1)),
-                false => value,
+            let most = if random.once_in(8) { 60_000 } else { 40 };
+            let count = 1 + random.below(most);
+            if value.contains("SCHEMA") {
+                value.replace("SCHEMA", &schema(random, 1))
+            } else if value.contains("NUMBERS") {
+                value.replace("NUMBERS", &vec!["1"; count].join(","))
+            } else {
+                let word = *random.pick(&["1 ", "a", "ab ", "\\n", "\u{e9}"]);
+                value.replace("TEXT", &word.repeat(count))
             }
         }
     }
