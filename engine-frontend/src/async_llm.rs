@@ -18,6 +18,7 @@ use crate::output_processor::OutputProcessor;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::{ModelLimits, verify_num_logprobs};
 use crate::structured_outputs::{CheckThread, StructuredOutputsArgs};
+use crate::token_usage::TokenUsage;
 use crate::tokenizer_threads::TokenizerThreads;
 
 pub use core_client::{BoxFuture, CoreClient};
@@ -105,16 +106,30 @@ impl AsyncLLM {
     /// # Errors
     /// The request is wrong, or the core is gone. What the core finds wrong comes by the stream.
     pub async fn generate(&self, request: GenerateRequest) -> Result<RequestStream, GenerateError> {
+        self.generate_counted(request, None).await
+    }
+
+    /// The same, with a count of the request's tokens as they are known.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn generate_counted(
+        &self,
+        request: GenerateRequest,
+        usage: Option<Arc<TokenUsage>>,
+    ) -> Result<RequestStream, GenerateError> {
         if let Some(dead) = self.errored() {
             return Err(dead.into());
         }
         let processed = self.process_inputs(request).await?;
         let kind = processed.request.sampling_params.output_kind;
+        if let Some(usage) = &usage {
+            usage.add_prompt_tokens(processed.request.prompt_token_ids.len());
+        }
+        let queue = RequestOutputCollector::new(kind == RequestOutputKind::Delta);
         let stream = RequestStream {
             inner: self.inner.clone(),
-            queue: Arc::new(RequestOutputCollector::new(
-                kind == RequestOutputKind::Delta,
-            )),
+            queue: Arc::new(queue.with_usage(usage)),
             request_id: processed.request.request_id.clone(),
             aggregate: kind == RequestOutputKind::Delta,
             finished: false,

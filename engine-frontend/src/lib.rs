@@ -53,6 +53,7 @@ mod structured_outputs;
 mod supervisor;
 #[cfg(test)]
 mod test_support;
+mod token_usage;
 mod tokenizer_threads;
 mod unique_json;
 
@@ -84,4 +85,5 @@ pub use structured_outputs::{
     BackendOptions, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
 };
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
+pub use token_usage::TokenUsage;
 pub use tokenizer_threads::frontend_runtime;

@@ -145,6 +145,7 @@ impl OutputProcessor {
     fn process_output(&mut self, output: &EngineCoreOutput) -> Option<bool> {
         let state = self.request_states.get_mut(&output.request_id)?;
         self.num_generation_tokens += output.new_token_ids.len() as u64;
+        state.queue.count_tokens(output.new_token_ids.len());
         state
             .stats
             .update(output, self.timestamp, &mut self.iteration_stats);

@@ -141,6 +141,21 @@ impl SupervisedCore {
         self.state().client.as_ref().and_then(|c| c.process_id())
     }
 
+    /// Calls a method of the core that there is now. What it changed is lost with that core.
+    ///
+    /// # Errors
+    /// The core doesn't know the method or fails at it, or there is none.
+    pub async fn call_utility(
+        &self,
+        method: &str,
+        args: &[serde_json::Value],
+    ) -> Result<serde_json::Value, EngineCoreClientError> {
+        match self.client() {
+            Some(client) => client.call_utility(method, args).await,
+            None => Err(EngineCoreClientError::EngineDead(self.state().why_gone())),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // The books are consistent between any two calls into them.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -21,9 +21,10 @@ use super::usage::UsageInfo;
 use crate::async_llm::{AsyncLLM, RequestStream};
 use crate::input_processor::GenerateRequest;
 use crate::outputs::{CompletionOutput, RequestOutput};
+use crate::token_usage::TokenUsage;
 
 /// What a request doesn't say itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct RequestContext {
     /// The request's id without prefix; a `request_id` in the body wins.
     pub request_id: String,
@@ -33,6 +34,23 @@ pub struct RequestContext {
     pub default_seed: Option<u64>,
     /// See [`GenerateRequest::trace_headers`].
     pub trace_headers: Vec<(String, String)>,
+    /// Keeps the request's cached prefixes from callers with another one, whatever its own
+    /// `cache_salt` is.
+    pub caller_salt: Option<Arc<str>>,
+    /// Counts the request's tokens as they come.
+    pub usage: Arc<TokenUsage>,
+}
+
+impl RequestContext {
+    /// The salt of a request with this one of its own. No two callers' are equal: the caller's salt
+    /// comes first, and a request's holds no slash.
+    fn cache_salt(&self, own: Option<String>) -> Option<String> {
+        match (&self.caller_salt, own) {
+            (Some(callers), Some(own)) => Some(format!("{callers}/{own}")),
+            (Some(callers), None) => Some(callers.to_string()),
+            (None, own) => own,
+        }
+    }
 }
 
 /// The API on one model.
@@ -200,7 +218,9 @@ impl OpenAIServing {
             let params = &mut request.sampling_params;
             params.seed = params.seed.or(context.default_seed);
             request.trace_headers.clone_from(&context.trace_headers);
-            streams.push(self.engine.generate(request).await?);
+            request.cache_salt = context.cache_salt(request.cache_salt.take());
+            let usage = Some(context.usage.clone());
+            streams.push(self.engine.generate_counted(request, usage).await?);
         }
         Ok(streams)
     }

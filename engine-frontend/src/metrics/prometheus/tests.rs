@@ -55,7 +55,7 @@ fn counts_end_up_under_their_names() {
     logger.record(Some(&scheduler), &iteration);
     logger.record(Some(&scheduler), &IterationStats::default());
     logger.record_rejection("max_num_queued_reqs");
-    logger.record_http("/v1/models", "GET", 200, Duration::from_millis(20));
+    logger.record_http(Some("/v1/models"), "GET", 200, Duration::from_millis(20));
     let mut engine = EngineMetrics::default();
     engine.record(scheduler);
     let text = logger.render(&engine);
