@@ -299,7 +299,64 @@ pub(super) fn request_id(prefix: &str, own: Option<&str>, context: &RequestConte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::fake_engine;
+    use crate::test_support::{fake_engine, output};
+
+    #[test]
+    fn no_two_callers_have_a_salt_in_common() {
+        let salt = |callers: Option<&str>, own: Option<&str>| {
+            let context = RequestContext {
+                request_id: String::new(),
+                created: 0,
+                default_seed: None,
+                trace_headers: Vec::new(),
+                caller_salt: callers.map(Arc::from),
+                usage: Arc::default(),
+            };
+            context.cache_salt(own.map(str::to_owned))
+        };
+        assert_eq!(salt(None, None), None);
+        assert_eq!(salt(None, Some("s")).as_deref(), Some("s"));
+        assert_eq!(salt(Some("a1"), None).as_deref(), Some("a1"));
+        assert_eq!(salt(Some("a1"), Some("s")).as_deref(), Some("a1/s"));
+    }
+
+    #[tokio::test]
+    async fn tokens_are_counted_though_nobody_takes_the_answer() {
+        let (engine, mut core) = fake_engine(64);
+        let names = vec!["m".to_owned()];
+        let serving = OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default());
+        let context = RequestContext {
+            request_id: "r".to_owned(),
+            created: 0,
+            default_seed: None,
+            trace_headers: Vec::new(),
+            caller_salt: Some("a1".into()),
+            usage: Arc::default(),
+        };
+        let body = serde_json::json!({"prompt": "seven b", "n": 2, "max_tokens": 9});
+        let request = CompletionRequest::from_json(body).unwrap();
+        let usage = context.usage.clone();
+        {
+            let answer = serving.create_completion(&request, &context);
+            tokio::pin!(answer);
+            let generate = async {
+                for _ in 0..2 {
+                    let request = core.added().await;
+                    assert_eq!(request.cache_salt.as_deref(), Some("a1"));
+                    core.send(vec![output(&request.request_id, "abc", None)]);
+                }
+                while usage.completion_tokens() < 6 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                _ = &mut answer => panic!("there is no end yet"),
+                () = generate => {}
+            }
+        }
+        // The answer was given up before its end.
+        assert_eq!((usage.prompt_tokens(), usage.completion_tokens()), (7, 6));
+    }
 
     #[tokio::test]
     async fn a_model_is_known_by_its_names_and_by_paths_of_its_folder() {

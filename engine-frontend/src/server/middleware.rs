@@ -42,6 +42,11 @@ impl RequestId {
     }
 }
 
+/// A route as it is called without `--root-path`.
+fn without_root<'a>(route: &'a str, root: &str) -> &'a str {
+    route.strip_prefix(root).unwrap_or(route)
+}
+
 /// True for a question how the server is, which comes every few seconds.
 fn is_probe(request: &Request) -> bool {
     need(request.uri().path()) == Need::Nothing
@@ -57,7 +62,7 @@ pub(super) async fn observe(
     let id = RequestId::of(request.headers());
     let method = method_label(request.method().as_str());
     let path = request.extensions().get::<MatchedPath>();
-    let route = path.map(|path| path.as_str().to_owned());
+    let route = path.map(|path| without_root(path.as_str(), &app.args.root_path).to_owned());
     let record = Arc::<RequestRecord>::default();
     let audited = app.audit_log.as_ref().filter(|_| !is_probe(&request));
     // Written also where the client goes before it is answered.
