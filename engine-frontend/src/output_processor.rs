@@ -72,14 +72,17 @@ impl OutputProcessor {
             prompt,
             callers_fields,
             thinking,
+            stop_strings,
         } = inputs;
         let external = request
             .external_req_id
             .clone()
             .unwrap_or_else(|| request.request_id.clone());
         // Shared by the children, of which there may be thousands.
-        let prompt_token_ids: Arc<[u32]> = request.prompt_token_ids.as_slice().into();
+        let prompt_token_ids = Arc::clone(request.prompt_token_ids.as_arc());
         let tokenizer = self.tokenizer.clone();
+        let detokenizer =
+            IncrementalDetokenizer::with_thinking(&tokenizer, &request, thinking, stop_strings);
         let n = request.sampling_params.n;
         let stop_token_ids = match &callers_fields {
             Some(_) => model_stop_token_ids(&tokenizer, &request.sampling_params),
@@ -98,7 +101,7 @@ impl OutputProcessor {
                 callers_fields: callers_fields.clone(),
                 model_stop_token_ids: stop_token_ids.clone(),
                 structured_output_complete: None,
-                detokenizer: IncrementalDetokenizer::with_thinking(&tokenizer, request, thinking),
+                detokenizer: detokenizer.clone(),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
                 num_cached_tokens: 0,
                 // A replayed request's tokens were given out before.

@@ -126,6 +126,7 @@ pub(crate) fn ready(max_model_len: u32) -> EngineCoreReadyResponse {
         num_threads: 1,
         max_num_seqs: 8,
         max_num_batched_tokens: 64,
+        max_num_queued_reqs: None,
         max_logprobs: 20,
     }
 }

@@ -198,7 +198,7 @@ proptest! {
     #[test]
     fn random_frames(
         mut bytes in prop::collection::vec(any::<u8>(), 0..2000),
-        variant in 0..3_u8,
+        variant in 0..5_u8,
     ) {
         if let Some(first) = bytes.first_mut() {
             *first = variant;

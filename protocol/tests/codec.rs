@@ -204,7 +204,7 @@ fn a_message_that_does_not_fit_is_refused_by_its_sender() {
 fn a_message_that_its_receiver_would_refuse_is_not_sent() {
     let prompt = |length| {
         EngineCoreRequestType::Add(Box::new(EngineCoreRequest {
-            prompt_token_ids: vec![0; length],
+            prompt_token_ids: vec![0; length].into(),
             ..EngineCoreRequest::default()
         }))
     };

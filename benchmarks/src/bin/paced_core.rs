@@ -241,6 +241,7 @@ fn ready(arguments: &Arguments, tokenizer: &Tokenizer) -> EngineCoreReadyRespons
         num_threads: 1,
         max_num_seqs: arguments.max_num_seqs as u32,
         max_num_batched_tokens: 2048,
+        max_num_queued_reqs: None,
         max_logprobs: 20,
     }
 }

@@ -57,7 +57,7 @@ async fn a_dropped_stream_aborts_its_request() {
 async fn a_stop_string_aborts_in_the_core() {
     let (engine, mut core) = fake_engine(64);
     let mut wanted = request(RequestOutputKind::FinalOnly);
-    wanted.sampling_params.stop = vec!["b".to_owned()];
+    wanted.sampling_params.stop = vec!["b".to_owned()].into();
     let stream = engine.generate(wanted).await.unwrap();
     let sent = core.added().await;
     core.send(vec![output(&sent.request_id, "ab", None)]);
@@ -285,7 +285,7 @@ async fn siblings_of_a_failed_child_that_were_sent_after_it_are_aborted() {
 fn constrained(pattern: &str) -> GenerateRequest {
     let mut constrained = request(RequestOutputKind::Delta);
     let regex = StructuredOutputsConstraint::Regex(pattern.to_owned());
-    constrained.sampling_params.structured_outputs = Some(StructuredOutputsParams::new(regex));
+    constrained.sampling_params.structured_outputs = Some(StructuredOutputsParams::new(regex).into());
     constrained.constraint_field = Some("guided_regex".to_owned());
     constrained
 }

@@ -161,7 +161,7 @@ fn end_of_text_tokens_come_from_the_model() {
     let params = processed(request("abc")).request.sampling_params;
     assert_eq!(params.eos_token_id, Some(EOS));
     assert_eq!(params.stop_token_ids, [IM_END]);
-    let params = processed(with_params(|p| p.stop_token_ids = vec![7, IM_END]))
+    let params = processed(with_params(|p| p.stop_token_ids = vec![7, IM_END].into()))
         .request
         .sampling_params;
     assert_eq!(params.stop_token_ids, [7, IM_END]);
@@ -175,7 +175,7 @@ fn end_of_text_tokens_come_from_the_model() {
 #[test]
 fn bad_words_with_and_without_a_space() {
     let params = processed(with_params(|p| {
-        p.bad_words = vec![" ab".to_owned(), "ab".to_owned(), "c".to_owned()];
+        p.bad_words = vec![" ab".to_owned(), "ab".to_owned(), "c".to_owned()].into();
     }))
     .request
     .sampling_params;
@@ -250,7 +250,7 @@ fn prompt_logprobs_need_the_whole_prompt() {
 }
 
 fn constrained(constraint: StructuredOutputsConstraint) -> GenerateRequest {
-    with_params(|p| p.structured_outputs = Some(StructuredOutputsParams::new(constraint)))
+    with_params(|p| p.structured_outputs = Some(StructuredOutputsParams::new(constraint).into()))
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn constraints_wait_for_the_end_of_thinking_where_it_is_not_over() {
         request.prompt = prompt.into();
         request.separate_reasoning = true;
         let params = request.sampling_params.structured_outputs.as_mut().unwrap();
-        params.enable_in_reasoning = enable_in_reasoning;
+        params.make_mut().enable_in_reasoning = enable_in_reasoning;
         processed(request)
     };
     let open = inputs(vec![1, THINK_START], false);

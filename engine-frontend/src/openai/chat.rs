@@ -205,7 +205,7 @@ impl ChatCompletionRequest {
         request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);
         let openings = tools.map(|mut tools| {
             if let Some(settings) = &self.common.constraint_settings {
-                settings.apply(&mut tools.constraint.params);
+                settings.apply(tools.constraint.params.make_mut());
             }
             request.constrain(tools.constraint);
             // Calls may begin with a control token, the only ones that the constraint has.

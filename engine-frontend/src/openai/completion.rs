@@ -302,7 +302,7 @@ mod tests {
         assert_eq!((p.n, p.temperature, p.top_p, p.top_k), (2, 0.5, 0.9, 0));
         assert_eq!(p.seed, Some(u64::MAX - 1));
         assert_eq!(p.logit_bias, [(7, 100.0)]);
-        assert_eq!(p.stop, ["x"]);
+        assert_eq!(p.stop, ["x".to_owned()]);
         assert_eq!((p.max_tokens, p.min_tokens), (Some(9), 2));
         assert_eq!((p.logprobs, p.prompt_logprobs), (Some(3), Some(1)));
         assert_eq!(p.thinking_token_budget, None);

@@ -5,7 +5,7 @@ mod chat;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::StopReason;
+use protocol::{Shared, StopReason};
 use serde_json::Value;
 
 pub use chat::ChatSettings;
@@ -189,20 +189,20 @@ impl OpenAIServing {
         Ok(outputs)
     }
 
-    /// Starts the requests of one API request. The first error aborts those that were started.
+    /// Starts the requests of one API request, all or none.
     pub(super) async fn start(
         &self,
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
     ) -> Result<Vec<RequestStream>, ServingError> {
-        let mut streams: Vec<RequestStream> = Vec::with_capacity(requests.len());
-        for mut request in requests {
+        let mut requests = requests;
+        let trace_headers: Shared<[(String, String)]> = context.trace_headers.as_slice().into();
+        for request in &mut requests {
             let params = &mut request.sampling_params;
             params.seed = params.seed.or(context.default_seed);
-            request.trace_headers.clone_from(&context.trace_headers);
-            streams.push(self.engine.generate(request).await?);
+            request.trace_headers = trace_headers.clone();
         }
-        Ok(streams)
+        Ok(self.engine.generate_all(requests).await?)
     }
 
     fn completion_choice(
