@@ -14,7 +14,7 @@ use crate::engine_core_client::EngineCoreClientError;
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor, ProcessedInputs, Prompt};
 use crate::metrics::{EngineMetrics, StatLogger};
-use crate::output_processor::OutputProcessor;
+use crate::output_processor::{AnswerBudget, OutputProcessor};
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::{ModelLimits, verify_num_logprobs};
 use crate::structured_outputs::{CheckThread, StructuredOutputsArgs};
@@ -134,10 +134,11 @@ impl AsyncLLM {
             .map(|inputs| inputs.request.sampling_params.n as usize)
             .sum();
         let inner = self.inner.clone();
+        let vocab_size = self.tokenizer.vocab_size();
         if num_bytes <= LARGE && num_children <= FEW_CHILDREN {
-            return inner.start(processed);
+            return inner.start(processed, vocab_size);
         }
-        let start = move |_: &CancelFlag| inner.start(processed);
+        let start = move |_: &CancelFlag| inner.start(processed, vocab_size);
         self.run_aside(num_bytes, start).await?
     }
 
@@ -341,9 +342,14 @@ impl Inner {
     fn start(
         self: Arc<Self>,
         processed: Vec<ProcessedInputs>,
+        vocab_size: usize,
     ) -> Result<Vec<RequestStream>, GenerateError> {
         let mut streams = Vec::with_capacity(processed.len());
         let mut children = Vec::new();
+        let Some(first) = processed.first() else {
+            return Ok(Vec::new());
+        };
+        let budget = AnswerBudget::new(&first.request.sampling_params, vocab_size);
         for inputs in processed {
             let kind = inputs.request.sampling_params.output_kind;
             let is_delta = kind == RequestOutputKind::Delta;
@@ -360,7 +366,10 @@ impl Inner {
             }
             // Registered before it is sent: no output can be too early.
             let first = children.len();
-            children.extend(state.output_processor.add_request(inputs, &stream.queue));
+            let registered = state
+                .output_processor
+                .add_request(inputs, &stream.queue, &budget);
+            children.extend(registered);
             drop(state);
             streams.push((stream, first..children.len()));
         }

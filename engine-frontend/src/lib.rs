@@ -72,7 +72,7 @@ pub use llm::LLM;
 pub use logging::{init_logging, init_logging_as};
 pub use logprobs::{Logprob, LogprobsProcessor, PositionLogprobs};
 pub use metrics::{EngineMetrics, Histogram};
-pub use output_processor::OutputProcessor;
+pub use output_processor::{AnswerBudget, OutputProcessor};
 pub use outputs::{CompletionOutput, RequestOutput};
 pub use parallel_sampling::ParentRequest;
 pub use protocol::{

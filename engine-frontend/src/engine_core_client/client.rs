@@ -376,7 +376,60 @@ impl Drop for PendingCall<'_> {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams};
+
     use super::*;
+
+    #[test]
+    fn siblings_are_one_frame() {
+        let constraint = StructuredOutputsConstraint::Json("x".repeat(100_000));
+        let first = EngineCoreRequest {
+            prompt_token_ids: (0..1000).collect(),
+            sampling_params: SamplingParams {
+                structured_outputs: Some(StructuredOutputsParams::new(constraint).into()),
+                ..SamplingParams::default()
+            },
+            ..EngineCoreRequest::default()
+        };
+        let child = |index: u64| {
+            let mut child = first.clone();
+            child.request_id = format!("{index}_r");
+            child.sampling_params.seed = Some(index);
+            child
+        };
+        let requests: Vec<EngineCoreRequest> = (0..1000).map(child).collect();
+        let messages: Vec<_> = frames_of(requests.clone(), 7).collect();
+        let [message @ EngineCoreRequestType::AddMany(siblings)] = messages.as_slice() else {
+            panic!("{} messages", messages.len());
+        };
+        assert_eq!(siblings.len(), 1000);
+        let frame = encode(message).unwrap().0;
+        assert!(frame.len() < 100_000 + 2_000 + 1000 * 50, "{}", frame.len());
+        let decoded = codec::decode_body(&frame[codec::FRAME_HEADER..]).unwrap();
+        let EngineCoreRequestType::AddMany(siblings) = decoded else {
+            panic!("another message");
+        };
+        for (request, mut sent) in siblings.into_requests().zip(requests) {
+            sent.client_index = 7;
+            assert_eq!(request, sent);
+        }
+        // Others go by themselves, in their place.
+        let mut other = child(1);
+        other.priority = 5;
+        let kinds: Vec<usize> = frames_of(vec![child(0), child(1), other, child(2)], 0)
+            .map(|message| match message {
+                EngineCoreRequestType::AddMany(siblings) => siblings.len(),
+                _ => 1,
+            })
+            .collect();
+        assert_eq!(kinds, [2, 1, 1]);
+        // Long prompts of a list don't come to be too much for a frame together.
+        let long = |index: u64| EngineCoreRequest {
+            prompt_token_ids: vec![0; MAX_TOKENS_TOGETHER / 2 - 100].into(),
+            ..child(index)
+        };
+        assert_eq!(frames_of((0..5).map(long).collect(), 0).count(), 3);
+    }
 
     #[test]
     fn every_drain_time_is_a_duration() {

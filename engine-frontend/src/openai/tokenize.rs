@@ -198,6 +198,28 @@ mod tests {
         assert!(serving.detokenize(request).await.is_err());
     }
 
+    /// Both ways have the bound of prompts that are cut: no text takes memory for hundreds of its bytes.
+    #[tokio::test]
+    async fn what_is_too_long_is_refused() {
+        let serving = serving();
+        let text = "a ".repeat(1 << 20);
+        let messages = json!([{"role": "user", "content": text}]);
+        for body in [
+            json!({"prompt": text}),
+            json!({"prompt": text, "return_token_strs": true}),
+            json!({"messages": messages}),
+        ] {
+            let request = TokenizeRequest::from_json(body).unwrap();
+            let error = serving.tokenize(request).await.unwrap_err().to_response();
+            assert_eq!((error.error.code, error.error.param.as_deref()), (400, Some("prompt")));
+            assert!(error.error.message.contains("at most 131072"), "{error:?}");
+        }
+        let tokens = vec![104; 131_073];
+        let request = DetokenizeRequest::from_json(json!({"tokens": tokens})).unwrap();
+        let error = serving.detokenize(request).await.unwrap_err().to_response();
+        assert_eq!(error.error.param.as_deref(), Some("tokens"));
+    }
+
     #[test]
     fn what_is_wrong_is_named() {
         let wrong = |body| {

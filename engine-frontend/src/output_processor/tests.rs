@@ -43,7 +43,8 @@ impl Fixture {
             ..ProcessedInputs::new(request)
         };
         change(&mut inputs);
-        let children = processor.add_request(inputs, &queue);
+        let budget = AnswerBudget::new(&inputs.request.sampling_params, 260);
+        let children = processor.add_request(inputs, &queue, &budget);
         Self {
             processor,
             queue,

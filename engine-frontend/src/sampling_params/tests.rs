@@ -202,3 +202,50 @@ fn integers_of_extra_args_have_64_bits() {
         assert_eq!(with(bad), "extra_args", "{bad}");
     }
 }
+
+/// What is looked for in every answer, or read in every step, is short whatever a body may hold.
+#[test]
+fn texts_and_lists_are_bounded() {
+    let texts = |count: usize, bytes: usize| -> Shared<[String]> {
+        (0..count).map(|_| "x".repeat(bytes)).collect()
+    };
+    for (count, bytes, is_taken) in [
+        (1, 1024, true),
+        (1, 1025, false),
+        (16, 1024, true),
+        (17, 1024, false),
+        (128, 128, true),
+    ] {
+        let (stop, bad_words) = match is_taken {
+            true => ("accepted", "accepted"),
+            false => ("stop", "bad_words"),
+        };
+        assert_eq!(refused(|p| p.stop = texts(count, bytes)), stop);
+        assert_eq!(refused(|p| p.bad_words = texts(count, bytes)), bad_words);
+    }
+    let ids = |count: usize| -> Shared<[u32]> { vec![7; count].into() };
+    assert_eq!(refused(|p| p.stop_token_ids = ids(1024)), "accepted");
+    assert_eq!(refused(|p| p.stop_token_ids = ids(1025)), "stop_token_ids");
+    assert_eq!(
+        refused(|p| p.allowed_token_ids = Some(ids(100))),
+        "accepted"
+    );
+    assert_eq!(
+        refused(|p| p.allowed_token_ids = Some(ids(101))),
+        "allowed_token_ids"
+    );
+    assert_eq!(
+        refused(|p| p.logit_bias = vec![(7, 1.0); 101].into()),
+        "logit_bias"
+    );
+}
+
+#[test]
+fn allowed_ids_ascend_each_once() {
+    let allowed = |ids: &[u32]| {
+        let params = verified(|p| p.allowed_token_ids = Some(ids.into())).unwrap();
+        params.allowed_token_ids.unwrap().to_vec()
+    };
+    assert_eq!(allowed(&[9, 3, 9, 1, 3]), [1, 3, 9]);
+    assert_eq!(allowed(&[1, 2]), [1, 2]);
+}

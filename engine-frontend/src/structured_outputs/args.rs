@@ -214,9 +214,9 @@ mod tests {
         )
         .unwrap();
         let applied = |constraint| {
-            let mut params = StructuredOutputsParams::new(constraint);
+            let mut params = Shared::from(StructuredOutputsParams::new(constraint));
             args.apply(&mut params);
-            (params.whitespace, params.disable_additional_properties)
+            (params.whitespace.clone(), params.disable_additional_properties)
         };
         let json = StructuredOutputsConstraint::Json("{}".to_owned());
         assert_eq!(applied(json), (Whitespace::Spaced, true));

@@ -2,6 +2,7 @@
 
 use protocol::FinishReason;
 use serde_json::{Map, Value};
+use structured_output::CancelFlag;
 
 use super::{OpenAIServing, RequestContext, request_id, stop_reason};
 use crate::error::ValidationError;
@@ -14,7 +15,8 @@ use crate::openai::logprobs::{ChatCompletionLogProbs, prompt_logprobs};
 use crate::openai::tool_call::split_answer;
 use crate::openai::tool_choice::ToolChoice;
 use crate::openai::tool_format::Openings;
-use crate::outputs::CompletionOutput;
+use crate::outputs::{CompletionOutput, RequestOutput};
+use crate::tokenizer_threads::LARGE;
 
 /// What a server decides for all conversations.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,18 +77,24 @@ impl OpenAIServing {
             prompt_logprobs: None,
             prompt_token_ids: None,
         };
-        for output in outputs {
-            if request.common.return_token_ids {
-                response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
+        let size = outputs.iter().map(RequestOutput::num_bytes).sum();
+        let fill = move |_: &CancelFlag| {
+            for output in outputs {
+                if request.common.return_token_ids {
+                    response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
+                }
+                response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
+                for completion in output.outputs {
+                    let choice = chat_choice(&request, &role, openings.as_ref(), completion);
+                    response.choices.push(choice);
+                }
             }
-            response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
-            for completion in output.outputs {
-                response
-                    .choices
-                    .push(chat_choice(&request, &role, openings.as_ref(), completion));
-            }
+            response
+        };
+        if size <= LARGE {
+            return Ok(fill(&CancelFlag::new()));
         }
-        Ok(response)
+        Ok(self.engine.run_aside(size, fill).await?)
     }
 
     /// The role of the answer. One that goes on has its message's.

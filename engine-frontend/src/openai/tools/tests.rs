@@ -192,7 +192,8 @@ fn beside_calls_another_constraint_holds() {
         params: StructuredOutputsParams::new(StructuredOutputsConstraint::Choice(vec![
             "yes".to_owned(),
             "no".to_owned(),
-        ])),
+        ]))
+        .into(),
         field: "guided_choice".to_owned(),
         parts: Vec::new(),
         whitespace_field: None,
