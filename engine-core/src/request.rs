@@ -100,7 +100,9 @@ impl HashedPrompt {
         Self {
             prompt_token_ids: Arc::clone(prompt.as_arc()),
             cache_salt: salt.clone(),
-            block_hashes: block_hasher.hash_full_blocks(prompt, salt.as_deref()).into(),
+            block_hashes: block_hasher
+                .hash_full_blocks(prompt, salt.as_deref())
+                .into(),
         }
     }
 
@@ -407,9 +409,8 @@ mod tests {
             ..EngineCoreRequest::default()
         };
         let mut before = None;
-        let mut like = |message: &EngineCoreRequest| {
-            Request::like(&mut before, message.clone(), &hasher)
-        };
+        let mut like =
+            |message: &EngineCoreRequest| Request::like(&mut before, message.clone(), &hasher);
         let (first, second) = (like(&message), like(&message));
         let pointers = |request: &Request| {
             let hashes = request.block_hashes().as_ptr();

@@ -185,7 +185,9 @@ impl AsyncLLM {
             // Its text is hashed to see whether it is known.
             let checker = processor.clone();
             let find_out = move |_: &CancelFlag| {
-                let is_due = requests.first().is_some_and(|first| checker.is_check_due(first));
+                let is_due = requests
+                    .first()
+                    .is_some_and(|first| checker.is_check_due(first));
                 (requests, is_due)
             };
             let is_check_due;
@@ -265,7 +267,8 @@ impl AsyncLLM {
         let tokenizer = self.tokenizer.clone();
         let size = tokenizer.vocab_size();
         if let Some(id) = tokens.iter().find(|id| **id as usize >= size) {
-            let message = format!("token id {id} is out of range: the model's ids are below {size}");
+            let message =
+                format!("token id {id} is out of range: the model's ids are below {size}");
             return Err(ValidationError::field("tokens", id, message).into());
         }
         let decode = move |_: &CancelFlag| tokenizer.decode(&tokens, false);

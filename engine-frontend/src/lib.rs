@@ -81,8 +81,8 @@ pub use protocol::{
 };
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
-pub use stop_strings::StopStrings;
 pub use startup::{StartupError, start_engine, start_supervised_engine};
+pub use stop_strings::StopStrings;
 pub use structured_outputs::{
     BackendOptions, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
 };

@@ -68,7 +68,8 @@ impl StopStrings {
             search.state = Some(state);
             search.num_bytes += 1;
             if search.num_bytes > from && automaton.is_match(state) {
-                let matches = (0..automaton.match_len(state)).map(|i| automaton.match_pattern(state, i));
+                let matches =
+                    (0..automaton.match_len(state)).map(|i| automaton.match_pattern(state, i));
                 let first = matches.map(|pattern| pattern.as_usize()).min()?;
                 let stop = self.strings.get(first)?;
                 let end = search.num_bytes;

@@ -109,7 +109,12 @@ impl SiblingBefore {
         let is_known = self.params.as_ref().is_some_and(|before| {
             let (seed, max_tokens) = (params.seed, params.max_tokens);
             let before = before.clone();
-            *params == SamplingParams { seed, max_tokens, ..before }
+            *params
+                == SamplingParams {
+                    seed,
+                    max_tokens,
+                    ..before
+                }
         });
         if !is_known {
             check_params(params, vocab, max_logprobs)?;

@@ -110,7 +110,11 @@ mod tests {
         ] {
             let (mut ascending, mut any) = (row, row);
             let masking = keep_ascending(&mut ascending, ids);
-            assert_eq!(masking, keep_only(&mut any, ids, &mut Vec::new()), "{ids:?}");
+            assert_eq!(
+                masking,
+                keep_only(&mut any, ids, &mut Vec::new()),
+                "{ids:?}"
+            );
             assert_eq!(ascending, any, "{ids:?}");
         }
     }

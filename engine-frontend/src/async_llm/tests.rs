@@ -6,7 +6,9 @@ use protocol::{
 
 use super::*;
 use crate::input_processor::Prompt;
-use crate::test_support::{Told, fake_engine, fake_engine_with, ids, output, ready, step, tokenizer};
+use crate::test_support::{
+    Told, fake_engine, fake_engine_with, ids, output, ready, step, tokenizer,
+};
 
 fn request(output_kind: RequestOutputKind) -> GenerateRequest {
     let params = SamplingParams {
@@ -285,7 +287,8 @@ async fn siblings_of_a_failed_child_that_were_sent_after_it_are_aborted() {
 fn constrained(pattern: &str) -> GenerateRequest {
     let mut constrained = request(RequestOutputKind::Delta);
     let regex = StructuredOutputsConstraint::Regex(pattern.to_owned());
-    constrained.sampling_params.structured_outputs = Some(StructuredOutputsParams::new(regex).into());
+    constrained.sampling_params.structured_outputs =
+        Some(StructuredOutputsParams::new(regex).into());
     constrained.constraint_field = Some("guided_regex".to_owned());
     constrained
 }
@@ -403,7 +406,10 @@ async fn more_answers_than_there_are_places_for_are_refused_at_once() {
     assert!(core.told.try_recv().is_err());
     assert_eq!(engine.num_unfinished_requests(), 10);
     // A list counts with all its answers.
-    let error = engine.generate_all(vec![with(2), with(1)]).await.unwrap_err();
+    let error = engine
+        .generate_all(vec![with(2), with(1)])
+        .await
+        .unwrap_err();
     assert_eq!(error.status_code(), 503);
     let second = engine.generate(with(2)).await.unwrap();
     drop((first, second));

@@ -13,7 +13,9 @@ use tokenizer::Tokenizer;
 pub use chat::ChatSettings;
 pub(super) use chat::{chat_logprobs, finish_reason};
 
-use super::completion::{CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice};
+use super::completion::{
+    CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
+};
 use super::default_sampling_params::DefaultSamplingParams;
 use super::echo::text_and_logprobs;
 use super::error::ServingError;

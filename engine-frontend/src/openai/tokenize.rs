@@ -127,8 +127,7 @@ impl OpenAIServing {
         let max_model_len = engine.ready_response().max_model_len;
         let return_token_strs = request.return_token_strs;
         let answer = move |tokens: Vec<u32>, tokenizer: &Tokenizer| {
-            let text =
-                |&id: &u32| String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned();
+            let text = |&id: &u32| String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned();
             TokenizeResponse {
                 count: tokens.len(),
                 max_model_len,
@@ -211,7 +210,10 @@ mod tests {
         ] {
             let request = TokenizeRequest::from_json(body).unwrap();
             let error = serving.tokenize(request).await.unwrap_err().to_response();
-            assert_eq!((error.error.code, error.error.param.as_deref()), (400, Some("prompt")));
+            assert_eq!(
+                (error.error.code, error.error.param.as_deref()),
+                (400, Some("prompt"))
+            );
             assert!(error.error.message.contains("at most 131072"), "{error:?}");
         }
         let tokens = vec![104; 131_073];

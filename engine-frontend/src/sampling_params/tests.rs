@@ -93,8 +93,14 @@ fn lists_and_ids() {
         "stop"
     );
     assert_eq!(refused(|p| p.stop_token_ids = vec![99].into()), "accepted");
-    assert_eq!(refused(|p| p.stop_token_ids = vec![100].into()), "stop_token_ids");
-    assert_eq!(refused(|p| p.logit_bias = vec![(100, 1.0)].into()), "logit_bias");
+    assert_eq!(
+        refused(|p| p.stop_token_ids = vec![100].into()),
+        "stop_token_ids"
+    );
+    assert_eq!(
+        refused(|p| p.logit_bias = vec![(100, 1.0)].into()),
+        "logit_bias"
+    );
     assert_eq!(
         refused(|p| p.logit_bias = vec![(1, f32::NAN)].into()),
         "logit_bias"
@@ -107,7 +113,10 @@ fn lists_and_ids() {
         refused(|p| p.allowed_token_ids = Some(vec![5, 100].into())),
         "allowed_token_ids"
     );
-    assert_eq!(refused(|p| p.bad_words = vec![String::new()].into()), "bad_words");
+    assert_eq!(
+        refused(|p| p.bad_words = vec![String::new()].into()),
+        "bad_words"
+    );
     assert_eq!(
         refused(|p| p.bad_words = vec!["a".to_owned(); 129].into()),
         "bad_words"

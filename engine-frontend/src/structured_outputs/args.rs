@@ -1,8 +1,6 @@
 //! The engine-wide settings: `--structured-outputs-config` and its older kin.
 
-use protocol::{
-    JumpForward, Shared, StructuredOutputsConfig, StructuredOutputsParams, Whitespace,
-};
+use protocol::{JumpForward, Shared, StructuredOutputsConfig, StructuredOutputsParams, Whitespace};
 use serde::Deserialize;
 
 use super::backend::BackendOptions;
@@ -216,7 +214,10 @@ mod tests {
         let applied = |constraint| {
             let mut params = Shared::from(StructuredOutputsParams::new(constraint));
             args.apply(&mut params);
-            (params.whitespace.clone(), params.disable_additional_properties)
+            (
+                params.whitespace.clone(),
+                params.disable_additional_properties,
+            )
         };
         let json = StructuredOutputsConstraint::Json("{}".to_owned());
         assert_eq!(applied(json), (Whitespace::Spaced, true));

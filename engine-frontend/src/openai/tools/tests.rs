@@ -37,7 +37,8 @@ impl Answers {
         let tools = constraint(choice, &tools(), parallel, Some(format), answer)
             .unwrap()
             .unwrap();
-        let StructuredOutputsConstraint::StructuralTag(tag) = tools.constraint.params.constraint.clone()
+        let StructuredOutputsConstraint::StructuralTag(tag) =
+            tools.constraint.params.constraint.clone()
         else {
             panic!("a structural tag");
         };
