@@ -14,6 +14,7 @@ use generate_request::with_max_tokens_field;
 pub use generate_request::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, Prompt, TruncationSide,
 };
+pub(crate) use generate_request::num_bytes;
 pub(crate) use tokenize::{MAX_COUNTED_TOKENS, TextLimit, TokenizedPrompt};
 
 use crate::detokenizer::ThinkingSplit;

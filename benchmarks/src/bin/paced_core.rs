@@ -157,6 +157,13 @@ impl<'a> Core<'a> {
                 request,
                 num_tokens: 0,
             }),
+            EngineCoreRequestType::AddMany(siblings) => {
+                let running = siblings.into_requests().map(|request| Running {
+                    request: Box::new(request),
+                    num_tokens: 0,
+                });
+                self.in_flight.extend(running);
+            }
             EngineCoreRequestType::Abort(ids) => self
                 .in_flight
                 .retain(|running| !ids.contains(&running.request.request_id)),

@@ -39,7 +39,7 @@ impl Prompt {
 }
 
 /// About how long a value's text is. Values are as deep as a request's body may be.
-fn num_bytes(value: &Value) -> usize {
+pub(crate) fn num_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(num_bytes).sum::<usize>() + items.len(),

@@ -19,7 +19,7 @@ use super::tool_format::{Openings, ToolCallFormat};
 use super::tools::{self, take_tools};
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
-use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
+use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt, num_bytes};
 use message::chat_message;
 
 const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
@@ -167,6 +167,14 @@ impl ChatCompletionRequest {
             chat_template_kwargs: mem::take(&mut self.chat_template_kwargs),
             chat_template: self.chat_template.take(),
         })
+    }
+
+    /// About how many bytes of tools and constraint there are to read.
+    pub(super) fn num_bytes(&self) -> usize {
+        let constraint = self.common.constraint.as_ref();
+        let sources = constraint.map_or(&[][..], |c| c.params.constraint.specification().1);
+        let tools = self.tools.as_deref().unwrap_or_default();
+        tools.iter().map(num_bytes).sum::<usize>() + sources.iter().map(String::len).sum::<usize>()
     }
 
     /// The engine's request, and where calls begin in its answer; takes [the
