@@ -5,13 +5,17 @@ mod chat;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::StopReason;
+use protocol::{Shared, StopReason};
 use serde_json::Value;
+use structured_output::CancelFlag;
+use tokenizer::Tokenizer;
 
 pub use chat::ChatSettings;
 pub(super) use chat::{chat_logprobs, finish_reason};
 
-use super::completion::{CompletionRequest, CompletionResponse, CompletionResponseChoice};
+use super::completion::{
+    CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
+};
 use super::default_sampling_params::DefaultSamplingParams;
 use super::echo::text_and_logprobs;
 use super::error::ServingError;
@@ -19,9 +23,12 @@ use super::logprobs::prompt_logprobs;
 use super::tool_format::ToolCallFormat;
 use super::usage::UsageInfo;
 use crate::async_llm::{AsyncLLM, RequestStream};
+use crate::error::ValidationError;
 use crate::input_processor::GenerateRequest;
+use crate::output_processor::MAX_ANSWER_BYTES;
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::token_usage::TokenUsage;
+use crate::tokenizer_threads::LARGE;
 
 /// What a request doesn't say itself.
 #[derive(Debug, Clone)]
@@ -139,19 +146,26 @@ impl OpenAIServing {
         let id = request_id("cmpl", request.common.request_id.as_deref(), context);
         let requests = request.to_generate_requests(&id, &self.default_sampling_params);
         let outputs = self.generate(requests, context).await?;
-        let n = request.common.n.unwrap_or(1);
-        let mut choices = Vec::new();
-        for (i, output) in (0..).zip(&outputs) {
-            for completion in &output.outputs {
-                let index = i * n + completion.index;
-                choices.push(self.completion_choice(request, output, completion, index));
-            }
-        }
+        check_repeated(request, &outputs)?;
         let usage = if request.echo_only() {
             let prompt_tokens = self.usage(&outputs).prompt_tokens;
             UsageInfo::new(prompt_tokens, 0)
         } else {
             self.usage(&outputs)
+        };
+        let size = outputs.iter().map(RequestOutput::num_bytes).sum();
+        let choices = if size <= LARGE {
+            completion_choices(request, self.engine.tokenizer(), outputs)
+        } else {
+            let tokenizer = self.engine.tokenizer().clone();
+            // All but the prompts costs little to clone.
+            let request = CompletionRequest {
+                prompt: CompletionPrompt::TokenIds(Vec::new()),
+                common: request.common.clone(),
+                ..*request
+            };
+            let make = move |_: &CancelFlag| completion_choices(&request, &tokenizer, outputs);
+            self.engine.run_aside(size, make).await?
         };
         Ok(CompletionResponse {
             id,
@@ -207,56 +221,22 @@ impl OpenAIServing {
         Ok(outputs)
     }
 
-    /// Starts the requests of one API request. The first error aborts those that were started.
+    /// Starts the requests of one API request, all or none.
     pub(super) async fn start(
         &self,
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
     ) -> Result<Vec<RequestStream>, ServingError> {
-        let mut streams: Vec<RequestStream> = Vec::with_capacity(requests.len());
-        for mut request in requests {
+        let mut requests = requests;
+        let trace_headers: Shared<[(String, String)]> = context.trace_headers.as_slice().into();
+        for request in &mut requests {
             let params = &mut request.sampling_params;
             params.seed = params.seed.or(context.default_seed);
-            request.trace_headers.clone_from(&context.trace_headers);
+            request.trace_headers = trace_headers.clone();
             request.cache_salt = context.cache_salt(request.cache_salt.take());
-            let usage = Some(context.usage.clone());
-            streams.push(self.engine.generate_counted(request, usage).await?);
         }
-        Ok(streams)
-    }
-
-    fn completion_choice(
-        &self,
-        request: &CompletionRequest,
-        output: &RequestOutput,
-        completion: &CompletionOutput,
-        index: u32,
-    ) -> CompletionResponseChoice {
-        let tokenizer = self.engine.tokenizer();
-        let (text, logprobs) =
-            text_and_logprobs(request, tokenizer, output, completion, request.echo);
-        let keep_answer = !request.echo_only();
-        let return_token_ids = request.common.return_token_ids;
-        CompletionResponseChoice {
-            index,
-            text,
-            logprobs,
-            finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
-            stop_reason: completion.stop_reason.as_ref().map(stop_reason),
-            structured_output_complete: completion.structured_output_complete,
-            token_ids: return_token_ids.then(|| {
-                if keep_answer {
-                    completion.token_ids.clone()
-                } else {
-                    Vec::new()
-                }
-            }),
-            prompt_token_ids: return_token_ids.then(|| output.prompt_token_ids.to_vec()),
-            prompt_logprobs: match request.common.prompt_logprobs {
-                Some(_) => output.prompt_logprobs.as_deref().map(prompt_logprobs),
-                None => None,
-            },
-        }
+        let usage = Some(context.usage.clone());
+        Ok(self.engine.generate_all(requests, usage).await?)
     }
 
     fn usage(&self, outputs: &[RequestOutput]) -> UsageInfo {
@@ -276,6 +256,88 @@ impl OpenAIServing {
 
     pub(super) fn tells_cached_tokens(&self) -> bool {
         self.prompt_tokens_details
+    }
+}
+
+/// Refuses what would repeat a prompt's tokens or logprobs in so many answers that they take too much.
+fn check_repeated(
+    request: &CompletionRequest,
+    outputs: &[RequestOutput],
+) -> Result<(), ValidationError> {
+    /// Bytes of a token's id, as a number and as JSON.
+    const ID_BYTES: usize = 16;
+    /// Bytes of a logprob, as JSON has it.
+    const LOGPROB_BYTES: usize = 128;
+    let of_output = |output: &RequestOutput| {
+        let ids = match request.common.return_token_ids {
+            true => output.prompt_token_ids.len() * ID_BYTES,
+            false => 0,
+        };
+        let positions = output.prompt_logprobs.iter().flatten().flatten();
+        let logprobs: usize = positions.map(Vec::len).sum();
+        let repeated = output.outputs.len().saturating_sub(1);
+        (ids + logprobs * LOGPROB_BYTES) * repeated
+    };
+    let bytes: usize = outputs.iter().map(of_output).sum();
+    if bytes <= MAX_ANSWER_BYTES {
+        return Ok(());
+    }
+    let n = request.common.n.unwrap_or(1);
+    let message = format!(
+        "return_token_ids or logprobs of the prompt would be in {n} answers, {bytes} bytes together: at \
+         most {MAX_ANSWER_BYTES} are possible. Ask for fewer answers"
+    );
+    Err(ValidationError::field("n", n, message))
+}
+
+/// The answers in the API's words. Each output is dropped once it is told.
+fn completion_choices(
+    request: &CompletionRequest,
+    tokenizer: &Tokenizer,
+    outputs: Vec<RequestOutput>,
+) -> Vec<CompletionResponseChoice> {
+    let n = request.common.n.unwrap_or(1);
+    let mut choices = Vec::new();
+    for (i, mut output) in (0..).zip(outputs) {
+        for completion in std::mem::take(&mut output.outputs) {
+            let index = i * n + completion.index;
+            choices.push(completion_choice(
+                request, tokenizer, &output, completion, index,
+            ));
+        }
+    }
+    choices
+}
+
+fn completion_choice(
+    request: &CompletionRequest,
+    tokenizer: &Tokenizer,
+    output: &RequestOutput,
+    completion: CompletionOutput,
+    index: u32,
+) -> CompletionResponseChoice {
+    let (text, logprobs) = text_and_logprobs(request, tokenizer, output, &completion, request.echo);
+    let keep_answer = !request.echo_only();
+    let return_token_ids = request.common.return_token_ids;
+    CompletionResponseChoice {
+        index,
+        text,
+        logprobs,
+        finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
+        stop_reason: completion.stop_reason.as_ref().map(stop_reason),
+        structured_output_complete: completion.structured_output_complete,
+        token_ids: return_token_ids.then(|| {
+            if keep_answer {
+                completion.token_ids
+            } else {
+                Vec::new()
+            }
+        }),
+        prompt_token_ids: return_token_ids.then(|| output.prompt_token_ids.to_vec()),
+        prompt_logprobs: match request.common.prompt_logprobs {
+            Some(_) => output.prompt_logprobs.as_deref().map(prompt_logprobs),
+            None => None,
+        },
     }
 }
 

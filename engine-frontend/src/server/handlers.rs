@@ -89,10 +89,10 @@ pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Respon
 pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
     let (request, _share) = call.json(request, DetokenizeRequest::from_json).await?;
-    Ok(json_response(
-        StatusCode::OK,
-        &app.serving.detokenize(&request)?,
-    ))
+    let answer = call
+        .within_deadline(app.serving.detokenize(request))
+        .await?;
+    Ok(json_response(StatusCode::OK, &answer))
 }
 
 /// A request that is being answered.
