@@ -51,6 +51,7 @@ mod sampling_params;
 mod startup;
 mod structured_outputs;
 mod supervisor;
+mod terminal_text;
 #[cfg(test)]
 mod test_support;
 mod tokenizer_threads;
@@ -84,4 +85,5 @@ pub use structured_outputs::{
     BackendOptions, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
 };
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
+pub use terminal_text::{controls_terminals, for_terminal};
 pub use tokenizer_threads::frontend_runtime;

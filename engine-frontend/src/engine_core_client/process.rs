@@ -1,6 +1,7 @@
 //! The core as a child process.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -16,6 +17,32 @@ use super::error::EngineCoreStartupError;
 
 /// Name of the core's executable.
 const EXECUTABLE: &str = "formwork-engine-core";
+
+/// Variables that the core gets: its own, and what the loader, the allocator, the runtime and drivers
+/// read. Nothing else reaches it, so no key does, whatever its variable is called.
+const INHERITED: [&str; 16] = [
+    "FORMWORK_CPU_LEVEL",
+    "FORMWORK_LOG",
+    "HOME",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LLVM_PROFILE_FILE",
+    "NO_COLOR",
+    "PATH",
+    "POISON_REQUEST_ID",
+    "RUST_BACKTRACE",
+    "RUST_LIB_BACKTRACE",
+    "RUST_MIN_STACK",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+];
+
+/// Beginnings of more such variables.
+const INHERITED_PREFIXES: [&str; 7] = [
+    "ASAN_", "CUDA_", "DYLD_", "GLIBC_", "LC_", "MALLOC_", "NVIDIA_",
+];
 
 /// How a core is started.
 #[derive(Debug, Clone)]
@@ -115,6 +142,8 @@ impl EngineCoreProcess {
         let child = Command::new(executable)
             .arg("--connect")
             .arg(address)
+            .env_clear()
+            .envs(env::vars_os().filter(|(name, _)| is_inherited(name)))
             .env("FORMWORK_LOG_FORMAT", log_format)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -193,6 +222,16 @@ fn find_executable(given: Option<&Path>) -> Result<PathBuf, EngineCoreStartupErr
     } else {
         Err(EngineCoreStartupError::NotFound { path })
     }
+}
+
+/// True for a variable of this process that the core gets.
+fn is_inherited(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| {
+        INHERITED.contains(&name)
+            || INHERITED_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+    })
 }
 
 /// Where the core's executable is expected, for the program at `own`. Cargo puts examples and
