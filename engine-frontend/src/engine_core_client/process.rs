@@ -55,6 +55,8 @@ pub struct LaunchOptions {
     pub exit_grace: Duration,
     /// Whether its log is JSON.
     pub json_logs: bool,
+    /// Whether it doesn't confine itself.
+    pub no_sandbox: bool,
 }
 
 impl Default for LaunchOptions {
@@ -65,6 +67,7 @@ impl Default for LaunchOptions {
             startup_timeout: Duration::from_secs(600),
             exit_grace: Duration::from_secs(5),
             json_logs: false,
+            no_sandbox: false,
         }
     }
 }
@@ -93,7 +96,7 @@ impl EngineCoreProcess {
         config: EngineConfig,
         on_progress: impl FnMut(LoadProgress),
     ) -> Result<StartedEngineCore, EngineCoreStartupError> {
-        let executable = find_executable(options.engine_core.as_deref())?;
+        let executable = core_executable(options.engine_core.as_deref())?;
         let address = PrivateAddress::new()?;
         let listener = Listener::bind(address.path())?;
         let mut process = Self::spawn(&executable, address.path(), options)?;
@@ -142,6 +145,7 @@ impl EngineCoreProcess {
         let child = Command::new(executable)
             .arg("--connect")
             .arg(address)
+            .args(options.no_sandbox.then_some("--no-sandbox"))
             .env_clear()
             .envs(env::vars_os().filter(|(name, _)| is_inherited(name)))
             .env("FORMWORK_LOG_FORMAT", log_format)
@@ -206,7 +210,7 @@ impl EngineCoreProcess {
 }
 
 /// The core's executable: `given`, or the one beside this program's own.
-fn find_executable(given: Option<&Path>) -> Result<PathBuf, EngineCoreStartupError> {
+pub(crate) fn core_executable(given: Option<&Path>) -> Result<PathBuf, EngineCoreStartupError> {
     let path = match given {
         Some(path) => path.to_owned(),
         None => {
@@ -264,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_missing_core_is_named() {
-        let error = find_executable(Some(Path::new("/nonexistent/core"))).unwrap_err();
+        let error = core_executable(Some(Path::new("/nonexistent/core"))).unwrap_err();
         assert_eq!(
             error.to_string(),
             "no engine core at /nonexistent/core: build it with `cargo build --release -p \

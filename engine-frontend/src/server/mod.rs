@@ -12,6 +12,7 @@
 mod args;
 mod body;
 mod config;
+mod confinement;
 mod early_refusal;
 mod error;
 mod handlers;
@@ -28,6 +29,7 @@ mod traces;
 
 pub use args::{LogFormat, ServeArgs, ServerArgs};
 pub use config::{ConfigError, expand_args};
+pub use confinement::confine;
 pub use error::ServeError;
 pub use run::{Ready, serve};
 pub use traces::OtlpTracesEndpoint;

@@ -169,7 +169,11 @@ fn a_socket_replaces_sockets_only_and_is_its_owners() {
     for make in make {
         make(&path).unwrap();
         let mut command = formwork();
-        let refused = command.args(["serve", "--uds"]).arg(&path).output().unwrap();
+        let refused = command
+            .args(["serve", "--uds"])
+            .arg(&path)
+            .output()
+            .unwrap();
         assert_eq!(refused.status.code(), Some(1));
         let says = says(&refused);
         let why = format!("{} exists and is not a socket", path.display());
