@@ -78,3 +78,37 @@ impl Confine {
         rules
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_reaches_its_model_and_little_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        std::fs::create_dir(&model).unwrap();
+        let mut config = ModelConfig {
+            model: ModelSource::Path(model.clone()),
+            ..ModelConfig::default()
+        };
+        let added = |confine: &Confine, config: &ModelConfig| {
+            let rules = confine.file_rules(config);
+            let system = FileRules::system().iter().count();
+            let added = rules.iter().skip(system);
+            added
+                .map(|(path, access)| (path.to_owned(), access))
+                .collect::<Vec<_>>()
+        };
+        let read = (model.clone(), Access::Read);
+        let keep = (model, Access::MakeFiles);
+        assert_eq!(added(&Confine::Connected, &config), [read.clone(), keep]);
+        config.weight_cache = false;
+        assert_eq!(added(&Confine::Connected, &config), [read.clone()]);
+        let listening = Confine::Listening("/run/formwork/core.sock".into());
+        let socket = ("/run/formwork".into(), Access::RemoveFiles);
+        assert_eq!(added(&listening, &config), [read, socket]);
+        config.model = ModelSource::BuiltIn;
+        assert_eq!(added(&Confine::Connected, &config), []);
+    }
+}

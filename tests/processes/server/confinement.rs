@@ -81,3 +81,29 @@ fn the_core_gets_no_secret_of_the_environment() {
         assert!(!environment.contains(value), "{environment}");
     }
 }
+
+#[test]
+fn both_processes_say_what_confines_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for (flags, least, line) in [
+        (
+            &[][..],
+            2,
+            "confined: files, TCP and signals by Landlock; system calls by seccomp",
+        ),
+        (&["--no-sandbox"], 2, "not confined: "),
+    ] {
+        let log = folder.path().join("log");
+        let mut command = formwork();
+        command.args(["serve", "--host", "127.0.0.1", "--port", "0"]);
+        command.args(["--threads", "1"]).args(flags);
+        command.stderr(fs::File::create(&log).unwrap());
+        let _server = Server::spawn(&mut command);
+        let log = fs::read_to_string(&log).unwrap();
+        if log.contains("confined in part") {
+            eprintln!("skipped: this kernel lacks a part: {log}");
+            return;
+        }
+        assert_eq!(log.matches(line).count(), least, "{log}");
+    }
+}
