@@ -18,6 +18,7 @@ use std::time::SystemTime;
 
 use minijinja::{Environment, Value};
 use serde_json::Map;
+use structured_output::CancelFlag;
 
 pub use error::ChatTemplateError;
 
@@ -41,6 +42,8 @@ pub struct ChatTemplateRequest<'a> {
     pub chat_template_kwargs: Option<&'a Map<String, serde_json::Value>>,
     /// What `strftime_now` takes for now, in UTC; `None` is the clock.
     pub now: Option<SystemTime>,
+    /// Ends the rendering with [`ChatTemplateError::Cancelled`] once another thread sets it.
+    pub cancel: Option<&'a CancelFlag>,
 }
 
 /// The variables that have their own field in [`ChatTemplateRequest`].
@@ -77,6 +80,9 @@ impl ChatTemplate {
     /// [`ChatTemplateError`]: a message has a wrong shape, or the template fails, refuses the
     /// conversation (`raise_exception`) or exceeds its budget.
     pub fn render(&self, request: &ChatTemplateRequest<'_>) -> Result<String, ChatTemplateError> {
+        if request.cancel.is_some_and(CancelFlag::is_cancelled) {
+            return Err(ChatTemplateError::Cancelled);
+        }
         let content_format = *self
             .content_format
             .get_or_init(|| self.find_content_format());

@@ -49,6 +49,9 @@ pub enum ChatTemplateError {
         /// Which limit.
         limit: &'static str,
     },
+    /// The request was cancelled while its conversation was rendered.
+    #[error("chat template: the request was cancelled")]
+    Cancelled,
     /// The thread that renders failed.
     #[error("chat template: {message}")]
     Thread {
