@@ -11,6 +11,7 @@ mod builtins;
 mod environment;
 mod error;
 mod gates;
+mod measure;
 mod messages;
 mod namespace;
 mod program;

@@ -10,15 +10,15 @@
 //! only it refers to whenever the limit is reached; lists of many items count themselves ([`Items`]).
 
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
-use minijinja::{Error, ErrorKind, Value};
+use minijinja::{Error, Value};
 use structured_output::CancelFlag;
 
 use super::error::Stopped;
+use super::measure::items;
 use super::namespace::Namespace;
 
 /// Most bytes of one text, and of one list's items.
@@ -32,19 +32,19 @@ const LIVE_PER_INPUT_BYTE: u64 = 4;
 const WRITTEN_PER_INPUT_BYTE: u64 = 8;
 /// Most bytes written, however large the request.
 const MAX_WRITTEN_BYTES: u64 = 128 << 20;
-/// Bytes that a rendering may look at: about a second.
-const MAX_WORK: u64 = 1 << 30;
+/// Bytes that a rendering may look at beside what follows from the request's size: under half a second.
+const BASE_WORK: u64 = 256 << 20;
+/// Bytes that it may look at per byte of the request: some ten filters over all of it, one by one.
+const WORK_PER_INPUT_BYTE: u64 = 128;
 /// Work of the smallest operation.
-const STEP: u64 = 16;
+pub(super) const STEP: u64 = 16;
 /// Bytes copied for the work of one byte looked at.
-const COPIED_PER_WORK: u64 = 4;
+pub(super) const COPIED_PER_WORK: u64 = 8;
 /// Lists and maps that a rendering may make. One may lie in the other, and they are dropped
 /// recursively with up to 410 bytes of stack each, so this times that fits the thread's stack.
 pub(super) const MAX_CONTAINERS: u32 = 100_000;
-/// Nesting of a value that is looked through. More than JSON may have, and no more than fits a stack.
-const MAX_DEPTH: usize = 256;
 /// Memory of an item of a list or a map, and the work of looking at it.
-const ITEM_BYTES: u64 = 48;
+pub(super) const ITEM_BYTES: u64 = 48;
 /// Lists of so many items stop counting when they are dropped. Smaller ones, and maps, count to the end.
 const MANY_ITEMS: u64 = 16;
 /// Smallest text that is counted by itself. Smaller ones are counted by the list or map that has them.
@@ -61,6 +61,7 @@ thread_local! {
 /// What one rendering has taken, and may.
 struct Budget {
     work: u64,
+    max_work: u64,
     /// Bytes of all values, those of `texts` among them.
     live: u64,
     max_live: u64,
@@ -85,6 +86,7 @@ pub(super) fn with_budget<T>(
     let scaled = |factor: u64| BASE_BYTES.saturating_add(input_bytes.saturating_mul(factor));
     let budget = Budget {
         work: 0,
+        max_work: BASE_WORK.saturating_add(input_bytes.saturating_mul(WORK_PER_INPUT_BYTE)),
         live: 0,
         max_live: scaled(LIVE_PER_INPUT_BYTE),
         written: 0,
@@ -112,6 +114,14 @@ fn on_budget(action: impl FnOnce(&mut Budget) -> Result<(), Stopped>) -> Result<
         None => Ok(()),
     });
     stopped.map_err(Stopped::into_error)
+}
+
+/// Bytes that may be looked at yet; `None` outside of a rendering.
+pub(super) fn work_left() -> Option<u64> {
+    BUDGET.with_borrow(|budget| {
+        let budget = budget.as_ref()?;
+        Some(budget.max_work.saturating_sub(budget.work))
+    })
 }
 
 /// Takes the work of looking at so many bytes.
@@ -275,7 +285,7 @@ pub(super) fn made_text(value: Value) -> Result<Value, Error> {
 impl Budget {
     fn charge(&mut self, bytes: u64) -> Result<(), Stopped> {
         self.work = self.work.saturating_add(bytes).saturating_add(STEP);
-        if self.work > MAX_WORK {
+        if self.work > self.max_work {
             return Err(Stopped::Limit("the budget of work"));
         }
         if self.cancel.as_ref().is_some_and(CancelFlag::is_cancelled) {
@@ -328,109 +338,6 @@ impl Budget {
     }
 }
 
-/// Bytes of a value and all in it. Values that are in it more than once count as often.
-///
-/// # Errors
-/// It is nested too deep, or larger than a rendering may look at.
-pub(super) fn size(value: &Value) -> Result<u64, Error> {
-    let mut bytes = 0;
-    add_size(value, 0, &mut bytes).map_err(Stopped::into_error)?;
-    Ok(bytes)
-}
-
-fn add_size(value: &Value, depth: usize, bytes: &mut u64) -> Result<(), Stopped> {
-    *bytes = bytes.saturating_add(match value.as_str() {
-        Some(text) => text.len() as u64 + STEP,
-        None => ITEM_BYTES,
-    });
-    if *bytes > MAX_WORK {
-        return Err(Stopped::Limit("the budget of work"));
-    }
-    let Some(object) = value.as_object() else {
-        return Ok(());
-    };
-    if depth > MAX_DEPTH {
-        return Err(Stopped::Limit("the nesting of a value"));
-    }
-    match value.kind() {
-        ValueKind::Map => {
-            for (key, item) in object.try_iter_pairs().into_iter().flatten() {
-                add_size(&key, depth + 1, bytes)?;
-                add_size(&item, depth + 1, bytes)?;
-            }
-        }
-        ValueKind::Seq | ValueKind::Iterable => {
-            for item in object.try_iter().into_iter().flatten() {
-                add_size(&item, depth + 1, bytes)?;
-            }
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Takes the work of looking through a value, and gives its size.
-///
-/// # Errors
-/// As [`size`] and [`charge`].
-pub(super) fn charge_all(value: &Value) -> Result<u64, Error> {
-    let bytes = size(value)?;
-    charge(bytes)?;
-    Ok(bytes)
-}
-
-/// Items of a list or a map, bytes of a text.
-pub(super) fn items(value: &Value) -> u64 {
-    match value.as_str() {
-        Some(text) => text.len() as u64,
-        None => value
-            .as_object()
-            .and_then(|object| object.enumerator_len())
-            .unwrap_or(0) as u64,
-    }
-}
-
-/// A bound on the bytes of a value's text, where it has `size` bytes: in lists and maps a text is
-/// quoted, and a control character is written in six bytes.
-pub(super) fn text_bytes(value: &Value, size: u64) -> u64 {
-    match value.as_str() {
-        Some(text) => text.len() as u64,
-        None => size.saturating_mul(6),
-    }
-}
-
-/// Writes text as long as the budget allows it.
-pub(super) struct Metered<'a, W> {
-    to: &'a mut W,
-    stopped: Option<Error>,
-}
-
-impl<'a, W: fmt::Write> Metered<'a, W> {
-    /// Formats `value` to `to`.
-    ///
-    /// # Errors
-    /// There was too much output.
-    pub(super) fn write(to: &'a mut W, value: &Value) -> Result<(), Error> {
-        let mut metered = Self { to, stopped: None };
-        let written = fmt::Write::write_fmt(&mut metered, format_args!("{value}"));
-        match (metered.stopped, written) {
-            (Some(error), _) => Err(error),
-            (None, Err(_)) => Err(Error::new(ErrorKind::BadSerialization, "formatting failed")),
-            (None, Ok(())) => Ok(()),
-        }
-    }
-}
-
-impl<W: fmt::Write> fmt::Write for Metered<'_, W> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if let Err(error) = wrote(text.len()) {
-            self.stopped = Some(error);
-            return Err(fmt::Error);
-        }
-        self.to.write_str(text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,7 +348,7 @@ mod tests {
         with_budget(0, Some(cancel.clone()), || {
             charge(1).unwrap();
             cancel.cancel();
-            for refused in [charge(1), wrote(1), charge_all(&Value::from(1)).map(drop)] {
+            for refused in [charge(1), wrote(1)] {
                 let error = crate::ChatTemplateError::render(&refused.unwrap_err());
                 assert_eq!(error, crate::ChatTemplateError::Cancelled);
             }

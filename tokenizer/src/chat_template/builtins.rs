@@ -7,12 +7,13 @@
 use minijinja::value::{Kwargs, Rest, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters, functions, tests};
 
-use super::budget::{charge, charge_all, items, made, made_text, reserve, size, text_bytes};
+use super::budget::{COPIED_PER_WORK, ITEM_BYTES, charge, made, made_text, reserve};
 use super::error::Raised;
+use super::measure::{charge_all, items, size, text_bytes};
 use super::{namespace, python_json};
 
-/// Memory of an item of a list, with its share of a short text.
-const ITEM_BYTES: u64 = 48;
+/// Work of a byte that is not compared or copied with others at a time.
+const WORK_PER_CHAR: u64 = 4;
 
 /// How much of its first argument a call looks at. All look through the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(super) enum Looks {
     Items,
     /// At all that is in it.
     Content,
+    /// At each of its characters, and makes others of them.
+    Text,
     /// Again and again, as sorting does.
     Sorts,
 }
@@ -57,6 +60,7 @@ pub(super) fn bounded(
             Looks::Kind => charge(0)?,
             Looks::Items => charge(items(first))?,
             Looks::Content => charge_all(first).map(drop)?,
+            Looks::Text => charge(size(first)?.saturating_mul(WORK_PER_CHAR))?,
             Looks::Sorts => {
                 let rounds = u64::from(items(first).max(2).ilog2());
                 charge(size(first)?.saturating_mul(rounds))?;
@@ -114,15 +118,15 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
             "zip" = zip;
         Items Bytes(counted) => "batch" = batch, "slice" = slice;
         Content Part => "abs" = abs, "int" = int, "float" = float, "round" = round;
-        Content New => "lower" = lower, "upper" = upper, "title" = title,
+        Text New => "lower" = lower, "upper" = upper, "title" = title,
             "capitalize" = capitalize, "trim" = trim;
-        Content Bytes(as_text) => "safe" = safe, "string" = string;
-        Content Bytes(escaped) => "escape" = escape, "e" = escape;
-        Content Bytes(replaced) => "replace" = replace;
-        Content Bytes(joined) => "join" = join;
-        Content Texts(split) => "split" = split, "lines" = lines;
-        Content Bytes(indented) => "indent" = indent;
-        Content Bytes(formatted) => "format" = format;
+        Text Bytes(as_text) => "safe" = safe, "string" = string;
+        Text Bytes(escaped) => "escape" = escape, "e" = escape;
+        Text Bytes(replaced) => "replace" = replace;
+        Text Bytes(joined) => "join" = join;
+        Text Texts(split) => "split" = split, "lines" = lines;
+        Text Bytes(indented) => "indent" = indent;
+        Text Bytes(formatted) => "format" = format;
         Content Bytes(summed) => "sum" = sum;
         Sorts Part => "min" = min, "max" = max;
         Sorts List => "sort" = sort, "dictsort" = dictsort, "unique" = unique, "groupby" = groupby;
@@ -363,6 +367,6 @@ fn summed(arguments: &[Value]) -> Result<u64, Error> {
     for other in others {
         bytes = bytes.saturating_add(size(other)?);
     }
-    charge(bytes.saturating_mul(items(list)) / 4)?;
+    charge(bytes.saturating_mul(items(list)) / COPIED_PER_WORK)?;
     Ok(bytes)
 }

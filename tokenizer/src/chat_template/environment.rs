@@ -7,15 +7,16 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value, escape_formatter};
 use structured_output::CancelFlag;
 
-use super::budget::{self, Metered, charge_all, text_bytes, with_budget, wrote};
+use super::budget::{with_budget, wrote};
 use super::error::ChatTemplateError;
+use super::measure::{self, Metered, charge_all, text_bytes};
 use super::program::Program;
 use super::{builtins, gates, python_methods, source};
 
 /// Instructions of one rendering, gates among them: enough for some thousand messages.
 const FUEL: u64 = 2_000_000;
 /// Stack of a thread that compiles or renders. Values that a template nests are dropped recursively, at
-/// up to 410 bytes a level (measured), and [`budget::MAX_CONTAINERS`] is the most levels: 40 MiB. A
+/// up to 410 bytes a level (measured), and [`super::budget::MAX_CONTAINERS`] is the most levels: 40 MiB. A
 /// source nested as deep as [`source`] allows takes less than 4 MiB to compile. Pages that are not touched cost
 /// nothing.
 const STACK_BYTES: usize = 64 << 20;
@@ -61,7 +62,7 @@ pub(super) fn render(
 ) -> Result<String, ChatTemplateError> {
     let cancel = cancel.cloned();
     on_large_stack(move || {
-        let input_bytes = budget::size(&variables)
+        let input_bytes = measure::size(&variables)
             .map_err(|error| ChatTemplateError::render(&error))?
             .saturating_add(program.borrow_owner().len() as u64);
         with_budget(input_bytes, cancel, || {

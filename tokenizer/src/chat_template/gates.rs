@@ -6,13 +6,9 @@
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-use super::budget::{
-    Metered, charge, charge_all, items, made, made_text, reserve, size, text_bytes,
-};
+use super::budget::{COPIED_PER_WORK, ITEM_BYTES, charge, made, made_text, reserve};
+use super::measure::{Metered, charge_all, items, text_bytes};
 use super::namespace::Namespace;
-
-/// Work and memory of an item that is copied.
-const ITEM_BYTES: u64 = 48;
 
 /// What a gate stands around.
 #[derive(Debug, Clone, Copy)]
@@ -110,9 +106,13 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
 pub(super) fn concat(left: &Value, right: &Value) -> Result<Value, Error> {
     let mut bytes = 0;
     for operand in [left, right] {
-        let size = size(operand)?;
-        charge(size / 4)?;
-        bytes += text_bytes(operand, size);
+        bytes += match operand.as_str() {
+            Some(text) => {
+                charge(text.len() as u64 / COPIED_PER_WORK)?;
+                text.len() as u64
+            }
+            None => text_bytes(operand, charge_all(operand)?),
+        };
     }
     reserve(bytes)?;
     let mut text = String::with_capacity(match (left.as_str(), right.as_str()) {
@@ -167,8 +167,8 @@ fn before_add(operands: &[Value]) -> Result<(), Error> {
             .saturating_mul(ITEM_BYTES),
         _ => 0,
     };
-    charge(bytes / 4)?;
-    reserve(bytes)
+    reserve(bytes)?;
+    charge(bytes / COPIED_PER_WORK)
 }
 
 fn before_mul(operands: &[Value]) -> Result<(), Error> {
@@ -184,8 +184,8 @@ fn before_mul(operands: &[Value]) -> Result<(), Error> {
         return Ok(());
     };
     let bytes = times(left, right).max(times(right, left));
-    charge(bytes / 4)?;
-    reserve(bytes)
+    reserve(bytes)?;
+    charge(bytes / COPIED_PER_WORK)
 }
 
 fn before_item(operands: &[Value]) -> Result<(), Error> {

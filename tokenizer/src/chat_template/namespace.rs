@@ -91,7 +91,10 @@ impl fmt::Debug for Namespace {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let printed = f.debug_map().entries(&members).finish();
+        let members = members
+            .iter()
+            .map(|(name, value)| (Value::from(name), value));
+        let printed = f.debug_map().entries(members).finish();
         IS_PRINTED.set(false);
         printed
     }

@@ -3,8 +3,8 @@
 use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
-use super::budget::items;
 use super::builtins::{Gives, Looks, bounded, formatted, joined_by, replaced, split};
+use super::measure::items;
 
 /// The methods of `minijinja-contrib`, and the few that templates use and it lacks, within bounds.
 pub(super) fn unknown_method_callback(
@@ -16,13 +16,13 @@ pub(super) fn unknown_method_callback(
     let (looks, gives) = match (value.kind(), method) {
         (ValueKind::Map, "get") => (Looks::Kind, Gives::Part),
         (ValueKind::Map, "keys" | "values" | "items") => (Looks::Items, Gives::List),
-        (ValueKind::String, "replace") => (Looks::Items, Gives::Bytes(replaced)),
-        (ValueKind::String, "format") => (Looks::Items, Gives::Bytes(formatted)),
+        (ValueKind::String, "replace") => (Looks::Text, Gives::Bytes(replaced)),
+        (ValueKind::String, "format") => (Looks::Text, Gives::Bytes(formatted)),
         (ValueKind::String, "split" | "rsplit" | "splitlines" | "partition" | "rpartition") => {
-            (Looks::Items, Gives::Texts(split))
+            (Looks::Text, Gives::Texts(split))
         }
-        (ValueKind::String, "join") => (Looks::Items, Gives::Bytes(joined)),
-        (ValueKind::String, _) => (Looks::Items, Gives::New),
+        (ValueKind::String, "join") => (Looks::Text, Gives::Bytes(joined)),
+        (ValueKind::String, _) => (Looks::Text, Gives::New),
         _ => (Looks::Content, Gives::Part),
     };
     let mut all = vec![value.clone()];
