@@ -8,8 +8,8 @@ use ::gguf::{GgufError, GgufFile};
 use crate::error::TokenizerError;
 use crate::model_file::{ModelFileError, read_model_file};
 
-/// Most bytes of a `tokenizer.json`: four times the largest that is published (Gemma 3's 33 MB).
-const MAX_TOKENIZER_JSON_BYTES: u64 = 128 << 20;
+/// Most bytes of a `tokenizer.json`: twice the largest that is published (Gemma 3's 33 MB).
+const MAX_TOKENIZER_JSON_BYTES: u64 = 64 << 20;
 /// Most bytes of any other file: the largest published list a few thousand added tokens in 1.2 MB.
 const MAX_OTHER_FILE_BYTES: u64 = 16 << 20;
 

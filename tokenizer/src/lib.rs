@@ -42,6 +42,7 @@ mod decode_stream;
 mod error;
 mod files;
 mod gguf;
+mod json_limits;
 mod model_file;
 mod token_bytes;
 mod tokenizer;
