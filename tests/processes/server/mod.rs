@@ -13,5 +13,6 @@ mod faults;
 mod fields;
 mod isolation;
 mod responses;
+mod security;
 mod support;
 mod tools;
