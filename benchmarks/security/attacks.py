@@ -2,8 +2,8 @@
 
     python3 attacks.py --binaries target/release --label after --output after.md
 
-Each row of the table: bytes sent, memory of both processes over their level before, memory per byte,
-the most that another client's small requests were delayed, and the outcome. Loopback, built-in model,
+Each row of the table: bytes sent, memory of both processes over their level before, memory per byte, the
+most that another client's /health and its completions and chats of one token were delayed, the outcome. Loopback, built-in model,
 one compute thread; at most 4 GiB of address space for each process. Linux alone, standard library alone.
 """
 
@@ -36,22 +36,24 @@ BINARIES = None
 def row(finding, sent, measured, outcome):
     """Adds a line to the table. `measured` is None where only the outcome counts."""
     memory = measured.memory if measured else None
-    delay = measured.delay() if measured and measured.with_probe else None
+    delays = measured.delays() if measured and measured.with_probe else None
+    if measured and measured.num_refused():
+        outcome += f"; {measured.num_refused()} probes refused"
     if measured and not measured.server.is_up:
         outcome += f"; the server ended ({measured.server.process.returncode})"
-    ROWS.append((finding, sent, memory, delay, outcome))
+    ROWS.append((finding, sent, memory, delays, outcome))
     print(table([ROWS[-1]])[-1], flush=True)
 
 
 def table(rows):
-    lines = ["| finding | bytes sent | memory, MiB | B per byte | delay, ms | outcome |",
-             "|---|---|---|---|---|---|"]
-    for finding, sent, memory, delay, outcome in rows:
+    lines = ["| finding | bytes sent | memory, MiB | B per byte | delay of /health, ms | of a token, ms | outcome |",
+             "|---|---|---|---|---|---|---|"]
+    for finding, sent, memory, delays, outcome in rows:
         ratio = f"{memory / sent:,.1f}" if sent and memory is not None else ""
         memory = "" if memory is None else f"{memory / MIB:,.0f}"
-        delay = "" if delay is None else f"{delay:,.0f}"
+        health, token = ("", "") if delays is None else (f"{d:,.0f}" for d in (delays[0], max(delays)))
         sent = f"{sent:,}" if sent else ""
-        lines.append(f"| {finding} | {sent} | {memory} | {ratio} | {delay} | {outcome} |")
+        lines.append(f"| {finding} | {sent} | {memory} | {ratio} | {health} | {token} | {outcome} |")
     return lines
 
 
@@ -188,7 +190,7 @@ def finding_4():
             answer = read_answer(stream)
         seconds = time.monotonic() - start
         outcome = f"/health for another address after {1000 * seconds:,.0f} ms: {told(answer)}"
-        ROWS.append(("4 twenty silent sockets of 20", 0, None, 1000 * seconds, outcome))
+        ROWS.append(("4 twenty silent sockets of 20", 0, None, [1000 * seconds], outcome))
         print(table([ROWS[-1]])[-1], flush=True)
         for stream in silent:
             stream.close()

@@ -292,17 +292,15 @@ class Measured:
             self.latencies = self.probe.take()
             self.probe.stop()
 
-    def delay(self):
-        """Most that a probe took beyond the median of an idle server, in ms, by kind."""
+    def delays(self):
+        """Most that a probe took beyond the median of an idle server, in ms, of each kind."""
         delays = []
         for idle, during in zip(self.idle_latencies, self.latencies):
             if idle and during:
                 worst = max(seconds for seconds, _ in during)
                 delays.append(max(0.0, 1000 * worst - milliseconds(idle, 0.5)))
-        return max(delays, default=float("nan"))
+        return delays or [float("nan")]
 
-    def probe_statuses(self):
-        statuses = {}
-        for _, status in sum(self.latencies, []):
-            statuses[status] = statuses.get(status, 0) + 1
-        return statuses
+    def num_refused(self):
+        """Probes that were not answered with 200."""
+        return sum(status != 200 for _, status in sum(self.latencies, []))
