@@ -25,7 +25,7 @@ use serde_json::json;
 fn request(request_id: &str) -> EngineCoreRequest {
     EngineCoreRequest {
         request_id: request_id.to_owned(),
-        prompt_token_ids: vec![1, 2, 3],
+        prompt_token_ids: vec![1, 2, 3].into(),
         ..EngineCoreRequest::default()
     }
 }
@@ -286,7 +286,7 @@ async fn a_truncated_frame_ends_the_connection() {
 async fn a_request_that_does_not_fit_fails_alone() {
     let (client, core) = connect(|mut reader, _writer| next(&mut reader)).await;
     let mut large = request("large");
-    large.prompt_token_ids = vec![u32::MAX; 20_000_000];
+    large.prompt_token_ids = vec![u32::MAX; 20_000_000].into();
     assert!(matches!(
         client.add_request(large),
         Err(EngineCoreClientError::Codec(

@@ -312,14 +312,14 @@ fn a_request_that_would_break_the_core_is_refused_alone() {
     let add = |prompt: Vec<u32>, params: SamplingParams| {
         EngineCoreRequestType::Add(Box::new(EngineCoreRequest {
             request_id: "bad".to_owned(),
-            prompt_token_ids: prompt,
+            prompt_token_ids: prompt.into(),
             sampling_params: params,
             ..EngineCoreRequest::default()
         }))
     };
     let too_long = vec![1; ready.max_model_len as usize];
     let bad_bias = SamplingParams {
-        logit_bias: vec![(u32::MAX, 1.0)],
+        logit_bias: vec![(u32::MAX, 1.0)].into(),
         ..greedy(1)
     };
     let bad_temperature = SamplingParams {

@@ -12,7 +12,7 @@ use crate::support::{Client, greedy, launch, small_config};
 
 fn constrained(constraint: StructuredOutputsConstraint) -> SamplingParams {
     SamplingParams {
-        structured_outputs: Some(StructuredOutputsParams::new(constraint)),
+        structured_outputs: Some(StructuredOutputsParams::new(constraint).into()),
         max_tokens: Some(40),
         temperature: 0.0,
         ..SamplingParams::default()

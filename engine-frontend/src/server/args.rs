@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 
+use super::access_args::AccessArgs;
 use super::traces::OtlpTracesEndpoint;
 use crate::arg_utils::EngineArgs;
 use crate::json_problem::json_problem;
@@ -65,9 +66,6 @@ pub struct ServerArgs {
     /// model's name, where absent
     #[arg(long, value_name = "NAME", num_args = 1.., action = ArgAction::Append)]
     pub served_model_name: Vec<String>,
-    /// A key that requests to /v1 must bring as "Authorization: Bearer KEY"; may be repeated
-    #[arg(long, value_name = "KEY", num_args = 1.., action = ArgAction::Append)]
-    pub api_key: Vec<String>,
     /// Certificate chain for HTTPS, PEM
     #[arg(long, value_name = "FILE", requires = "ssl_keyfile")]
     pub ssl_certfile: Option<PathBuf>,
@@ -95,6 +93,10 @@ pub struct ServerArgs {
     /// Don't serve /openapi.json
     #[arg(long)]
     pub disable_fastapi_docs: bool,
+
+    /// Keys, the management port, the audit log.
+    #[command(flatten)]
+    pub access: AccessArgs,
 
     /// Largest request body in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, value_parser = clap::value_parser!(u64).range(1024..), help_heading = "Limits")]
@@ -341,7 +343,7 @@ mod tests {
             "[\"https://a.example\"]",
         ])
         .unwrap();
-        assert_eq!(args.server.api_key, ["a", "b", "c"]);
+        assert_eq!(args.server.access.api_key, ["a", "b", "c"]);
         assert_eq!(args.server.served_model_name, ["x", "y"]);
         assert_eq!(&*args.server.allowed_origins, ["https://a.example"]);
         assert!(parse(&["--allowed-origins", "https://a.example"]).is_err());

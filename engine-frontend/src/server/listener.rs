@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use super::args::ServerArgs;
 use super::early_refusal::EarlyRefusal;
 use super::error::ServeError;
+use super::request_record::ClientAddress;
 use super::slow_client::WriteTimeout;
 use super::tls;
 
@@ -37,6 +41,8 @@ pub(super) struct Listener {
     tls: Option<DebugTlsAcceptor>,
     /// For people and clients: `http://...` or `unix:...`.
     pub(super) address: String,
+    /// True if only programs of this machine reach it.
+    pub(super) is_loopback: bool,
 }
 
 #[derive(Debug)]
@@ -89,6 +95,7 @@ impl Listener {
                 socket: Socket::Unix(bound, UnixPath(path.clone())),
                 tls: None,
                 address: format!("unix:{}", path.display()),
+                is_loopback: true,
             });
         }
         let (host, port) = (args.host.as_str(), args.port);
@@ -103,6 +110,7 @@ impl Listener {
             socket: Socket::Tcp(socket),
             tls,
             address: format!("{scheme}://{local}"),
+            is_loopback: local.ip().is_loopback(),
         })
     }
 
@@ -129,9 +137,10 @@ impl Listener {
                 () = told_to_end(&mut stop) => break,
             };
             match accepted {
-                Ok(stream) => {
+                Ok((stream, client)) => {
                     let connection = connection(
                         stream,
+                        client,
                         self.tls.clone(),
                         router.clone(),
                         settings,
@@ -153,15 +162,16 @@ impl Listener {
         let _ = permits.acquire_many(max).await;
     }
 
-    async fn accept(&self) -> io::Result<Stream> {
+    /// A connection, and where from.
+    async fn accept(&self) -> io::Result<(Stream, Option<ClientAddress>)> {
         match &self.socket {
             Socket::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, client) = listener.accept().await?;
                 // Pieces of a stream are small and must not wait for each other.
                 stream.set_nodelay(true)?;
-                Ok(Box::new(stream))
+                Ok((Box::new(stream), Some(ClientAddress(client.ip()))))
             }
-            Socket::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
+            Socket::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), None)),
         }
     }
 }
@@ -215,6 +225,7 @@ async fn told_to_end(ending: &mut watch::Receiver<bool>) {
 /// Serves one connection to its end. What is wrong with it is the client's business.
 async fn connection(
     stream: Stream,
+    client: Option<ClientAddress>,
     tls: Option<DebugTlsAcceptor>,
     router: Router,
     settings: Settings,
@@ -230,6 +241,13 @@ async fn connection(
     };
     let stream = EarlyRefusal::new(WriteTimeout::new(stream, settings.patience));
     let stream = TokioIo::new(stream);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(client) = client {
+            request.extensions_mut().insert(client);
+        }
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.patience)
@@ -237,7 +255,7 @@ async fn connection(
         // The buffer's size alone is soft: one read may bring more.
         .max_header_size(settings.max_head)
         .max_headers(settings.max_headers)
-        .serve_connection(stream, TowerToHyperService::new(router));
+        .serve_connection(stream, service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -1,5 +1,6 @@
 //! `formwork serve`, over real sockets, and the commands that speak with it.
 
+mod access;
 mod answers;
 mod bench;
 mod chat;

@@ -1,5 +1,6 @@
 //! `formwork`: the server, and what goes with it.
 
+mod api_key;
 mod bench;
 mod chat;
 mod check;
@@ -48,6 +49,9 @@ enum Command {
     /// Say whether a JSON Schema, a pattern or a grammar can be enforced, where not, and show a
     /// sample
     Check(check::CheckArgs),
+    /// Make keys for --api-keys
+    #[command(subcommand)]
+    ApiKey(api_key::ApiKeyCommand),
     /// Tell a server that runs in the background to end, and wait for it
     Stop(StopArgs),
     /// Say whether a server runs in the background, and how it is
@@ -119,6 +123,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Chat(args) => chat::chat(&args),
         Command::Bench(bench::BenchCommand::Serve(args)) => bench::serve(&args),
         Command::Check(args) => check::check(&args),
+        Command::ApiKey(command) => api_key::api_key(&command),
         Command::Stop(args) => daemon::stop(&pid_file::path(args.pid_file)?, args.timeout),
         Command::Status(args) => daemon::status(&pid_file::path(args.pid_file)?),
     }
