@@ -15,5 +15,6 @@ mod faults;
 mod fields;
 mod isolation;
 mod responses;
+mod security;
 mod support;
 mod tools;
