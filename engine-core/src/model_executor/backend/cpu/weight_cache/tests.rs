@@ -443,7 +443,8 @@ fn pipes_are_not_waited_for() {
     make_pipe(&model);
     let files = CheckpointFiles::Folder(folder.path().to_owned());
     let error = files.find("model.safetensors").err().unwrap().to_string();
-    assert_eq!(error, "model.safetensors: not a plain file");
+    let why = format!("{} is a pipe, not a regular file", model.display());
+    assert_eq!(error, format!("model.safetensors: {why}"));
     assert!(CheckpointFiles::at(&model).is_err());
 }
 
