@@ -113,10 +113,12 @@ def finding_2():
                 except OSError:
                     pass  # Refused early.
             time.sleep(0.5)
-            keyed = server.ask("POST", COMPLETIONS, {"prompt": "Hi", "max_tokens": 1})
+            small = {"prompt": "Hi", "max_tokens": 1}
+            keyed = [server.ask("POST", COMPLETIONS, small) for _ in range(10)]
+            worst = max(keyed, key=lambda answer: answer.status)
         for stream in streams:
             stream.close()
-        row("2 eight half-sent bodies, no key", sent, measured, f"a client with a key gets {told(keyed)}")
+        row("2 eight half-sent bodies, no key", sent, measured, f"a client with a key gets {told(worst)}")
 
 
 def finding_3():

@@ -34,11 +34,10 @@ pub(super) struct Peak {
 }
 
 impl Peak {
-    /// Both processes of a server. Fewer or more are a fault.
+    /// The core and the frontend of a server.
     pub(super) fn processes(server: &Server) -> Vec<i32> {
         let frontend = server.process.0.id();
         let mut processes = children(frontend);
-        assert_eq!(processes.len(), 1, "a server has one core");
         processes.push(i32::try_from(frontend).unwrap());
         processes
     }
@@ -46,6 +45,7 @@ impl Peak {
     /// Sets the peak of both back to what they have now.
     pub(super) fn begin(server: &Server) -> Self {
         let processes = Self::processes(server);
+        assert_eq!(processes.len(), 2, "a server has one core");
         for process in &processes {
             // 5 resets the peak, see proc_pid_clear_refs(5).
             let path = PathBuf::from(format!("/proc/{process}/clear_refs"));
