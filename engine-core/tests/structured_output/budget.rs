@@ -211,7 +211,7 @@ fn what_can_not_be_finished_in_free_text_is_not_begun() {
             .map(|max_tokens| {
                 let mut params = seeded(u64::from(max_tokens), max_tokens);
                 // Some begin now and then, some one after another.
-                params.logit_bias = vec![(less_than, 8.0 + 3.0 * (max_tokens % 5) as f32)];
+                params.logit_bias = vec![(less_than, 8.0 + 3.0 * (max_tokens % 5) as f32)].into();
                 let constraint = StructuredOutputsConstraint::StructuralTag(call.to_owned());
                 engine.request(&max_tokens.to_string(), "Write.", Some(constraint), params)
             })

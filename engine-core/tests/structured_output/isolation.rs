@@ -72,7 +72,7 @@ fn dear_requests(engine: &Engine) -> Vec<EngineCoreRequest> {
     let ask = |id: &str, constraint, params| engine.request(id, "Hello", constraint, params);
     let ask_json = |id: &str, schema: &str, params| {
         let mut request = ask(id, None, params);
-        request.sampling_params.structured_outputs = Some(compact_json(schema));
+        request.sampling_params.structured_outputs = Some(compact_json(schema).into());
         request
     };
     vec![

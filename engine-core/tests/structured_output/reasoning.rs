@@ -85,7 +85,7 @@ fn an_output_may_open_thinking_by_its_first_token() {
             let mut params = seeded(seed, 40);
             params.temperature = 2.0;
             // So that some don't: the built-in model would always think.
-            params.logit_bias = vec![(start, -6.0)];
+            params.logit_bias = vec![(start, -6.0)].into();
             request(&engine, &seed.to_string(), None, params)
         })
         .collect();
@@ -109,7 +109,7 @@ fn thinking_is_closed_in_time_for_the_answer() {
         .map(|max_tokens| {
             let mut params = seeded(u64::from(max_tokens), max_tokens);
             // It would think for ever.
-            params.logit_bias = vec![(end, -100.0)];
+            params.logit_bias = vec![(end, -100.0)].into();
             request(&engine, &max_tokens.to_string(), Some(false), params)
         })
         .collect();
@@ -138,7 +138,7 @@ fn the_thinking_budget_closes_thinking_too() {
     let mut engine = Engine::new(&Setup::default());
     let end = engine.thinking_tokens().end_token_ids[0];
     let mut params = seeded(1, 60);
-    params.logit_bias = vec![(end, -100.0)];
+    params.logit_bias = vec![(end, -100.0)].into();
     params.thinking_token_budget = Some(9);
     let mut thinks = request(&engine, "a", Some(false), params);
     // The budget counts from the tokens that open thinking.
@@ -159,8 +159,8 @@ fn what_closes_thinking_is_no_stop_token_of_it() {
     let cases = [(60, None, 0.0), (6, None, -100.0), (60, Some(3), -100.0)];
     for (max_tokens, thinking_token_budget, bias) in cases {
         let mut params = seeded(1, max_tokens);
-        params.stop_token_ids = vec![end];
-        params.logit_bias = vec![(end, bias)];
+        params.stop_token_ids = vec![end].into();
+        params.logit_bias = vec![(end, bias)].into();
         params.thinking_token_budget = thinking_token_budget;
         let mut thinks = request(&engine, "a", Some(false), params);
         let start = engine.thinking_tokens().start_token_ids[0];

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 
+use super::access_args::AccessArgs;
 use super::traces::OtlpTracesEndpoint;
 use crate::arg_utils::EngineArgs;
 use crate::json_problem::json_problem;
@@ -61,13 +62,13 @@ pub struct ServerArgs {
     /// Listen at a Unix domain socket instead; --host and --port then say nothing
     #[arg(long, value_name = "PATH", conflicts_with = "ssl_keyfile")]
     pub uds: Option<PathBuf>,
+    /// Who may use the socket of --uds, as chmod's octal digits: 660 also lets its group
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = socket_mode)]
+    pub uds_mode: u32,
     /// Names that the model answers to; the first is in answers. Its path, or the built-in
     /// model's name, where absent
     #[arg(long, value_name = "NAME", num_args = 1.., action = ArgAction::Append)]
     pub served_model_name: Vec<String>,
-    /// A key that requests to /v1 must bring as "Authorization: Bearer KEY"; may be repeated
-    #[arg(long, value_name = "KEY", num_args = 1.., action = ArgAction::Append)]
-    pub api_key: Vec<String>,
     /// Certificate chain for HTTPS, PEM
     #[arg(long, value_name = "FILE", requires = "ssl_keyfile")]
     pub ssl_certfile: Option<PathBuf>,
@@ -95,6 +96,10 @@ pub struct ServerArgs {
     /// Don't serve /openapi.json
     #[arg(long)]
     pub disable_fastapi_docs: bool,
+
+    /// Keys, the management port, the audit log.
+    #[command(flatten)]
+    pub access: AccessArgs,
 
     /// Largest request body in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, value_parser = clap::value_parser!(u64).range(1024..), help_heading = "Limits")]
@@ -255,6 +260,15 @@ fn json_object(text: &str) -> Result<JsonObject, String> {
         .map_err(|error| format!("must be a JSON object: {}", json_problem(&error)))
 }
 
+/// Read and write bits of a socket's mode; others mean nothing there.
+fn socket_mode(text: &str) -> Result<u32, String> {
+    const READ_AND_WRITE: u32 = 0o666;
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| mode & !READ_AND_WRITE == 0 && mode & 0o600 == 0o600)
+        .ok_or_else(|| "must be octal digits from 600 to 666, such as 660".to_owned())
+}
+
 /// A path without a slash at its end.
 fn root_path(text: &str) -> Result<String, String> {
     let path = text.trim_end_matches('/');
@@ -341,7 +355,7 @@ mod tests {
             "[\"https://a.example\"]",
         ])
         .unwrap();
-        assert_eq!(args.server.api_key, ["a", "b", "c"]);
+        assert_eq!(args.server.access.api_key, ["a", "b", "c"]);
         assert_eq!(args.server.served_model_name, ["x", "y"]);
         assert_eq!(&*args.server.allowed_origins, ["https://a.example"]);
         assert!(parse(&["--allowed-origins", "https://a.example"]).is_err());
@@ -355,6 +369,9 @@ mod tests {
             &["--health-stall-seconds", "0"],
             &["--client-timeout", "-1"],
             &["--request-timeout", "nan"],
+            &["--uds-mode", "777"],
+            &["--uds-mode", "060"],
+            &["--uds-mode", "rw"],
         ] {
             assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
         }

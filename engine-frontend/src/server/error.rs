@@ -7,6 +7,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
+use super::api_keys::ApiKeysError;
 use crate::openai::{ErrorResponse, ServingError};
 use crate::startup::StartupError;
 
@@ -107,6 +108,9 @@ pub enum ServeError {
         /// Why not.
         error: std::io::Error,
     },
+    /// The socket of `--uds` can't be used.
+    #[error("--uds: {0}")]
+    Socket(#[from] protocol::transport::TransportError),
     /// The certificate or its key can't be used.
     #[error("can't use {}: {problem}", .path.display())]
     Tls {
@@ -114,6 +118,17 @@ pub enum ServeError {
         path: PathBuf,
         /// Why not.
         problem: String,
+    },
+    /// The keys can't be read.
+    #[error(transparent)]
+    ApiKeys(#[from] ApiKeysError),
+    /// The audit log can't be opened.
+    #[error("can't write --audit-log {}: {error}", .path.display())]
+    AuditLog {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
     },
     /// The core is gone for good.
     #[error("{0}")]

@@ -12,9 +12,11 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
+use super::api_keys::ApiKey;
 use super::body::read_json;
 use super::error::{ApiError, json as json_response};
 use super::middleware::RequestId;
+use super::request_record::RequestRecord;
 use super::sse::{self, SseOptions};
 use super::state::{AppState, LoadGuard, Share, unix_time};
 use super::traces::extract_trace_headers;
@@ -87,10 +89,10 @@ pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Respon
 pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
     let (request, _share) = call.json(request, DetokenizeRequest::from_json).await?;
-    Ok(json_response(
-        StatusCode::OK,
-        &app.serving.detokenize(&request)?,
-    ))
+    let answer = call
+        .within_deadline(app.serving.detokenize(request))
+        .await?;
+    Ok(json_response(StatusCode::OK, &answer))
 }
 
 /// A request that is being answered.
@@ -104,6 +106,7 @@ struct Call<'a> {
 impl<'a> Call<'a> {
     fn begin(app: &'a AppState, request: &Request) -> Self {
         let id = request.extensions().get::<RequestId>();
+        let key = request.extensions().get::<Arc<ApiKey>>();
         Self {
             app,
             context: RequestContext {
@@ -114,6 +117,8 @@ impl<'a> Call<'a> {
                     Some(_) => extract_trace_headers(request.headers()),
                     None => Vec::new(),
                 },
+                caller_salt: key.and_then(|key| key.cache_salt.clone()),
+                usage: RequestRecord::of(request).usage.clone(),
             },
             deadline: match app.args.request_timeout {
                 std::time::Duration::ZERO => None,
@@ -233,11 +238,12 @@ fn model_card(app: &AppState, name: &str) -> Value {
     })
 }
 
-/// `GET /health`: 200 while the engine works or has nothing to do.
+/// `GET /health`: 200 while the engine works or has nothing to do, and was not told to pause.
 pub(super) async fn health(State(app): App) -> Response {
     let draining = app.draining.load(Ordering::Relaxed);
     let dead = app.serving.engine().errored().is_some();
-    let healthy = app.core.health() == CoreHealth::Healthy && !draining && !dead;
+    let paused = app.is_paused.load(Ordering::Relaxed);
+    let healthy = app.core.health() == CoreHealth::Healthy && !draining && !dead && !paused;
     let status = if healthy {
         StatusCode::OK
     } else {

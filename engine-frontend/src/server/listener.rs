@@ -1,14 +1,20 @@
 //! Connections: from the socket to a request.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use protocol::transport::bind_unix_listener;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
@@ -18,11 +24,15 @@ use tokio_rustls::TlsAcceptor;
 use super::args::ServerArgs;
 use super::early_refusal::EarlyRefusal;
 use super::error::ServeError;
+use super::request_record::ClientAddress;
 use super::slow_client::WriteTimeout;
 use super::tls;
 
 /// Pause after a connection that could not be accepted: there may be no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Mode of `--uds` where it isn't given, which the socket has from the first moment on.
+const OWNER_ONLY: u32 = 0o600;
 
 /// Bytes and headers that hyper takes beyond the limits of a head. [`middleware::limit_head`] refuses
 /// these by their exact number, and counts them.
@@ -37,6 +47,8 @@ pub(super) struct Listener {
     tls: Option<DebugTlsAcceptor>,
     /// For people and clients: `http://...` or `unix:...`.
     pub(super) address: String,
+    /// True if only programs of this machine reach it.
+    pub(super) is_loopback: bool,
 }
 
 #[derive(Debug)]
@@ -81,14 +93,12 @@ impl Listener {
             _ => None,
         };
         if let Some(path) = &args.uds {
-            let bound = bind_unix(path).await.map_err(|error| ServeError::Bind {
-                address: path.display().to_string(),
-                error,
-            })?;
+            let bound = bind_unix(path, args.uds_mode)?;
             return Ok(Self {
                 socket: Socket::Unix(bound, UnixPath(path.clone())),
                 tls: None,
                 address: format!("unix:{}", path.display()),
+                is_loopback: true,
             });
         }
         let (host, port) = (args.host.as_str(), args.port);
@@ -103,6 +113,7 @@ impl Listener {
             socket: Socket::Tcp(socket),
             tls,
             address: format!("{scheme}://{local}"),
+            is_loopback: local.ip().is_loopback(),
         })
     }
 
@@ -129,9 +140,10 @@ impl Listener {
                 () = told_to_end(&mut stop) => break,
             };
             match accepted {
-                Ok(stream) => {
+                Ok((stream, client)) => {
                     let connection = connection(
                         stream,
+                        client,
                         self.tls.clone(),
                         router.clone(),
                         settings,
@@ -153,31 +165,35 @@ impl Listener {
         let _ = permits.acquire_many(max).await;
     }
 
-    async fn accept(&self) -> io::Result<Stream> {
+    /// A connection, and where from.
+    async fn accept(&self) -> io::Result<(Stream, Option<ClientAddress>)> {
         match &self.socket {
             Socket::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, client) = listener.accept().await?;
                 // Pieces of a stream are small and must not wait for each other.
                 stream.set_nodelay(true)?;
-                Ok(Box::new(stream))
+                Ok((Box::new(stream), Some(ClientAddress(client.ip()))))
             }
-            Socket::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
+            Socket::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), None)),
         }
     }
 }
 
-/// Takes a path, from a server that is gone too.
-async fn bind_unix(path: &std::path::Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if tokio::net::UnixStream::connect(path).await.is_ok() {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
+/// Takes a path, from a server that is gone too. A socket that more than its owner may use has mode
+/// 0600 until it is made so.
+fn bind_unix(path: &std::path::Path, mode: u32) -> Result<UnixListener, ServeError> {
+    let bound = bind_unix_listener(path)?;
+    let ready = || {
+        if mode != OWNER_ONLY {
+            std::fs::set_permissions(path, Permissions::from_mode(mode))?;
         }
-        bound => bound,
-    }
+        bound.set_nonblocking(true)?;
+        UnixListener::from_std(bound)
+    };
+    ready().map_err(|error| ServeError::Bind {
+        address: path.display().to_string(),
+        error,
+    })
 }
 
 /// TCP or Unix, secure or not.
@@ -215,6 +231,7 @@ async fn told_to_end(ending: &mut watch::Receiver<bool>) {
 /// Serves one connection to its end. What is wrong with it is the client's business.
 async fn connection(
     stream: Stream,
+    client: Option<ClientAddress>,
     tls: Option<DebugTlsAcceptor>,
     router: Router,
     settings: Settings,
@@ -230,6 +247,13 @@ async fn connection(
     };
     let stream = EarlyRefusal::new(WriteTimeout::new(stream, settings.patience));
     let stream = TokioIo::new(stream);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(client) = client {
+            request.extensions_mut().insert(client);
+        }
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.patience)
@@ -237,7 +261,7 @@ async fn connection(
         // The buffer's size alone is soft: one read may bring more.
         .max_header_size(settings.max_head)
         .max_headers(settings.max_headers)
-        .serve_connection(stream, TowerToHyperService::new(router));
+        .serve_connection(stream, service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

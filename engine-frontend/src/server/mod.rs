@@ -6,18 +6,27 @@
 //!
 //! A request passes: the listener (`listener.rs`: connections, TLS, headers, slow
 //! clients, `early_refusal.rs`), the
-//! middleware (`middleware.rs`: id, key, CORS, counts), a handler (`handlers.rs`), which reads the
-//! body (`body.rs`), and where the answer is a stream `sse.rs`.
+//! middleware (`middleware.rs`: id, CORS, counts; `authenticate.rs`: the key of `api_keys.rs` and its
+//! limits), a handler (`handlers.rs`), which reads the body (`body.rs`), and where the answer is a
+//! stream `sse.rs`. `management.rs` is for whoever runs the server.
 
+mod access_args;
+mod api_keys;
 mod args;
+mod audit_log;
+mod authenticate;
 mod body;
 mod config;
+mod confinement;
 mod early_refusal;
 mod error;
 mod handlers;
 mod listener;
+mod management;
 mod middleware;
 mod openapi;
+mod rate_limit;
+mod request_record;
 mod router;
 mod run;
 mod slow_client;
@@ -26,8 +35,11 @@ mod state;
 mod tls;
 mod traces;
 
+pub use access_args::AccessArgs;
+pub use api_keys::{ApiKeyEntry, ApiKeysError, Scope};
 pub use args::{LogFormat, ServeArgs, ServerArgs};
 pub use config::{ConfigError, expand_args};
+pub use confinement::confine;
 pub use error::ServeError;
 pub use run::{Ready, serve};
 pub use traces::OtlpTracesEndpoint;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::api_keys::ApiKeys;
 use super::args::{ServeArgs, ServerArgs};
+use super::audit_log::AuditLog;
 use super::body::BodyParser;
 use crate::metrics::PrometheusStatLogger;
 use crate::openai::OpenAIServing;
@@ -26,8 +28,10 @@ pub(super) struct AppState {
     pub(super) args: ServerArgs,
     /// For requests that bring none of their own.
     pub(super) default_seed: Option<u64>,
-    /// Hashes of the keys, of equal length whatever the keys' are.
-    pub(super) api_key_hashes: Vec<blake3::Hash>,
+    pub(super) keys: ApiKeys,
+    pub(super) audit_log: Option<AuditLog>,
+    /// Whether `/pause` stopped the engine, and `/resume` didn't come yet.
+    pub(super) is_paused: AtomicBool,
     /// Unix time in seconds.
     pub(super) started: u64,
     pub(super) load: Load,
@@ -43,12 +47,15 @@ impl AppState {
         core: Arc<SupervisedCore>,
         metrics: Arc<PrometheusStatLogger>,
         args: &ServeArgs,
+        keys: ApiKeys,
+        audit_log: Option<AuditLog>,
     ) -> Self {
         let default_seed = args.engine.seed;
         let args = args.server.clone();
-        let keys = args.api_key.iter();
         Self {
-            api_key_hashes: keys.map(|key| blake3::hash(key.as_bytes())).collect(),
+            keys,
+            audit_log,
+            is_paused: AtomicBool::new(false),
             started: unix_time(),
             load: Load::default(),
             body_budget: Budget::new(
@@ -61,6 +68,16 @@ impl AppState {
             metrics,
             args,
             default_seed,
+        }
+    }
+}
+
+impl AppState {
+    /// Counts a core that was started in the place of one that died. It is not paused.
+    pub(super) fn note_restart(&self) {
+        self.metrics.record_restart();
+        if self.is_paused.swap(false, Ordering::Relaxed) {
+            tracing::warn!("the core that was paused is gone; the one in its place is not paused");
         }
     }
 }

@@ -1,0 +1,15 @@
+//! Attacks on a server: by clients without a key, by tenants with one, by a model's folder, by local
+//! users. `docs/security.md` names the test of each defect that a review found.
+
+mod connections;
+mod cores;
+mod corpus;
+mod folders;
+mod keys;
+mod memory;
+mod memory_rule;
+mod process;
+mod random;
+mod requests;
+mod templates;
+mod values;
