@@ -15,6 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::args::ServerArgs;
+use super::client_stream::FREE_HEAD;
 use super::error::{ApiError, FailureMessage};
 use super::state::AppState;
 use crate::random::random_u64;
@@ -92,9 +93,22 @@ pub(super) async fn limit_head(
     } else if count as u64 > max_count {
         format!("the request has {count} headers, more than the limit of {max_count}")
     } else {
-        return next.run(request).await;
+        let mut response = next.run(request).await;
+        if bytes as u64 > FREE_HEAD {
+            close_after(&mut response);
+        }
+        return response;
     };
-    ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message).into_response()
+    let error = ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message);
+    let mut response = error.into_response();
+    close_after(&mut response);
+    response
+}
+
+/// Ends a connection that had a large head: it would keep the room for another one.
+fn close_after(response: &mut Response) {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
 }
 
 /// The bytes of a request's first line and headers, each `name: value`, up to the empty line.
@@ -151,7 +165,7 @@ pub(super) async fn cors(
     response
 }
 
-fn is_allowed_origin(args: &ServerArgs, origin: &HeaderValue) -> bool {
+pub(super) fn is_allowed_origin(args: &ServerArgs, origin: &HeaderValue) -> bool {
     let allowed = args.allowed_origins.iter();
     allowed
         .into_iter()
@@ -187,15 +201,17 @@ fn preflight_response(args: &ServerArgs, wanted: &HeaderMap) -> Response {
 /// Refuses requests without a key, where keys are asked for.
 pub(super) async fn authenticate(
     State(app): State<Arc<AppState>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let path = request.uri().path();
     let needs_key = path == "/v1" || path.starts_with("/v1/");
-    if app.api_key_hashes.is_empty() || !needs_key || request.method() == Method::OPTIONS {
-        return next.run(request).await;
+    let needs_key = needs_key && app.has_keys() && request.method() != Method::OPTIONS;
+    let has_key = has_key(request.headers(), &app.api_key_hashes);
+    if has_key {
+        request.extensions_mut().insert(app.api_key.clone());
     }
-    if has_key(request.headers(), &app.api_key_hashes) {
+    if has_key || !needs_key {
         return next.run(request).await;
     }
     let error = ApiError::new(

@@ -101,8 +101,8 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     let (end, ending) = watch::channel(false);
     let server_args = args.server.clone();
     let connections = tokio::spawn({
-        let router = router(app.clone());
-        async move { listener.run(router, &server_args, ending).await }
+        let (router, connections) = (router(app.clone()), app.connections.clone());
+        async move { listener.run(router, &server_args, connections, ending).await }
     });
     on_ready(&ready);
 
