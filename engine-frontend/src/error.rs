@@ -169,7 +169,9 @@ mod tests {
         assert_eq!(value.chars().count(), 203);
         assert!(value.ends_with("ü..."));
         let list = serde_json::json!(vec![1; 100_000]);
-        let value = ValidationError::field("stop", &list, "wrong").value.unwrap();
+        let value = ValidationError::field("stop", &list, "wrong")
+            .value
+            .unwrap();
         assert_eq!(value, cut_short(&list.to_string()));
     }
 

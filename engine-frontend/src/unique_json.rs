@@ -161,7 +161,7 @@ impl<'de> DeserializeSeed<'de> for Reader<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        self.0.count(VALUE)?;
+        self.0.count::<D::Error>(VALUE)?;
         deserializer.deserialize_any(self)
     }
 }
@@ -194,7 +194,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
-        self.0.count_text(value.len())?;
+        self.0.count_text::<E>(value.len())?;
         Ok(Value::from(value))
     }
 
@@ -207,7 +207,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
         self.0.depth.update(|depth| depth - 1);
         // Room for elements to come may be three times as large as the list.
         list.shrink_to_fit();
-        self.0.count(allocated(list.len() * VALUE) - list.len() * VALUE)?;
+        let len = list.len() * VALUE;
+        self.0.count::<A::Error>(allocated(len) - len)?;
         Ok(Value::Array(list))
     }
 
@@ -223,8 +224,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
             if is_outermost {
                 *self.0.key.borrow_mut() = Some(key.clone());
             }
-            self.0.count(MEMBER)?;
-            self.0.count_text(key.len())?;
+            self.0.count::<A::Error>(MEMBER)?;
+            self.0.count_text::<A::Error>(key.len())?;
             let value = members.next_value_seed(self)?;
             if is_outermost {
                 self.0.key.take();
@@ -240,8 +241,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
         }
         // The members' values are counted, and their places were.
         let counted = len * (VALUE + MEMBER);
-        self.0.value_bytes.update(|bytes| bytes - counted.min(bytes));
-        self.0.count(object_bytes(len))?;
+        self.0
+            .value_bytes
+            .update(|bytes| bytes - counted.min(bytes));
+        self.0.count::<A::Error>(object_bytes(len))?;
         Ok(Value::Object(map))
     }
 }
@@ -345,7 +348,7 @@ mod tests {
         for (name, text) in shapes(20_000) {
             let before = allocations::live();
             let (value, counted) = from_slice(text.as_bytes()).unwrap();
-            let live = allocations::live() - before;
+            let live = usize::try_from(allocations::live() - before).unwrap();
             drop(value);
             assert!(live <= counted, "{name}: {live} bytes, {counted} counted");
             // And not much more: what is counted too high turns honest requests away.
@@ -361,7 +364,7 @@ mod tests {
                 let before = allocations::live();
                 allocations::reset_peak();
                 let parsed = from_slice(text.as_bytes());
-                let peak = allocations::peak() - before;
+                let peak = usize::try_from(allocations::peak() - before).unwrap();
                 // The text is held as well. A list's room for more elements is not touched.
                 let most = (32 << 20) + 11 * text.len();
                 assert!(peak <= 2 * most, "{name}: {peak} bytes for {}", text.len());

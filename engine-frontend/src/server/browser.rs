@@ -71,12 +71,13 @@ fn forbidden(message: String) -> ApiError {
 /// True for browsers; other programs are led nowhere by a page. Browsers leave `Sec-Fetch-Site` out at
 /// `http:`, where a page can hide `Referer` but, in most, not `User-Agent`. PowerShell says `Mozilla` too.
 fn is_of_browser(headers: &HeaderMap) -> bool {
-    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+    let agent = headers
+        .get(USER_AGENT)
+        .and_then(|agent| agent.to_str().ok());
     headers.contains_key(SEC_FETCH_SITE)
         || headers.contains_key(REFERER)
-        || agent.is_some_and(|agent| {
-            agent.starts_with("Mozilla/") && !agent.contains("PowerShell/")
-        })
+        || agent
+            .is_some_and(|agent| agent.starts_with("Mozilla/") && !agent.contains("PowerShell/"))
 }
 
 /// True for an address, which no page has for its name, for localhost and for these names.
@@ -135,7 +136,10 @@ mod tests {
         assert_eq!(status(&app, &[host, evil]), 403);
         let allowed = ("origin", "https://app.example");
         assert_eq!(status(&app, &[("host", "llm.example"), allowed]), 200);
-        assert_eq!(status(&["--allowed-origins", "[\"*\"]"], &[host, evil]), 200);
+        assert_eq!(
+            status(&["--allowed-origins", "[\"*\"]"], &[host, evil]),
+            200
+        );
     }
 
     #[test]
@@ -164,7 +168,10 @@ mod tests {
         let public = ("host", "llm.example");
         let allowed = ["--allowed-hosts", "[\"llm.example\"]"];
         assert_eq!(status(&allowed, &[public, agent]), 200);
-        assert_eq!(status(&["--allowed-hosts", "[\"*\"]"], &[public, agent]), 200);
+        assert_eq!(
+            status(&["--allowed-hosts", "[\"*\"]"], &[public, agent]),
+            200
+        );
     }
 
     #[test]

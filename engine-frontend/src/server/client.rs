@@ -42,6 +42,14 @@ impl Means {
 
 #[cfg(test)]
 impl Means {
+    /// For clients that may use so many bytes.
+    pub(super) fn with_budget(bytes: u64) -> Self {
+        Self {
+            budget: Budget::new(super::memory::Pool::Requests, bytes),
+            parser: BodyParser::new(usize::MAX),
+        }
+    }
+
     /// The memory.
     pub(super) fn budget(&self) -> &Budget {
         &self.budget

@@ -110,7 +110,10 @@ impl Connections {
             *open.by_address.entry(address).or_default() += 1;
         }
         open.num_strangers += 1;
-        if self.max_strangers.is_some_and(|max| open.num_strangers > max) {
+        if self
+            .max_strangers
+            .is_some_and(|max| open.num_strangers > max)
+        {
             open.close_stranger();
         }
         let connection = Connection::new(id, address, Arc::downgrade(self));
@@ -135,9 +138,14 @@ impl Connections {
         let open = self.open();
         let mut held: HashMap<Owner, u64> = HashMap::new();
         let mut waited_for = Vec::new();
+        let mut is_coming = 0;
         for connection in open.by_id.values() {
             let bytes = connection.held(pool);
             if bytes == 0 {
+                continue;
+            }
+            if connection.is_given_up() {
+                is_coming += bytes;
                 continue;
             }
             let owner = connection.owner();
@@ -148,6 +156,7 @@ impl Connections {
                 waited_for.push((owner, since, bytes, connection));
             }
         }
+        let missing = missing.saturating_sub(is_coming);
         if waited_for.iter().map(|(_, _, bytes, _)| bytes).sum::<u64>() < missing {
             return false;
         }

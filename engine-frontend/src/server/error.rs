@@ -76,7 +76,10 @@ pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
 }
 
 /// A JSON answer in place of its request, whose share it takes over until its client has taken it.
-pub(super) fn held_json(value: impl serde::Serialize, mut share: Share) -> Result<Response, ApiError> {
+pub(super) fn held_json(
+    value: impl serde::Serialize,
+    mut share: Share,
+) -> Result<Response, ApiError> {
     let mut body = serde_json::to_vec(&value).unwrap_or_default();
     drop(value);
     body.shrink_to_fit();

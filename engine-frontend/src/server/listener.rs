@@ -127,9 +127,9 @@ impl Listener {
             let accepted = async {
                 let (stream, address) = self.accept().await?;
                 let place = connections.enter(address).await;
-                Ok((place.map(|place| (stream, place)), address))
+                Ok::<_, io::Error>((place.map(|place| (stream, place)), address))
             };
-            let accepted: io::Result<_> = tokio::select! {
+            let accepted = tokio::select! {
                 accepted = accepted => accepted,
                 () = told_to_end(&mut stop) => break,
             };
@@ -254,6 +254,9 @@ async fn serve(
     let stream = ClientStream::new(stream, client.clone(), place.heads(), settings.patience);
     let stream = EarlyRefusal::new(stream);
     let stream = TokioIo::new(stream);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        answer(request, client.clone(), router.clone())
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.patience)
@@ -263,7 +266,7 @@ async fn serve(
         .max_headers(settings.max_headers)
         // An answer's bytes are counted until they are written, and not copied before.
         .writev(true)
-        .serve_connection(stream, service_fn(|request| answer(request, &client, &router)));
+        .serve_connection(stream, service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -281,14 +284,14 @@ async fn serve(
 /// Answers a request of this client.
 async fn answer(
     mut request: hyper::Request<Incoming>,
-    client: &Arc<Connection>,
-    router: &Router,
+    client: Arc<Connection>,
+    router: Router,
 ) -> Result<Response, Infallible> {
     let busy = client.begin_request();
-    request.extensions_mut().insert(client.clone());
+    request.extensions_mut().insert(client);
     // A stream goes on after its head.
     request.extensions_mut().insert(busy.clone());
-    let response = TowerToHyperService::new(router.clone()).call(request).await;
+    let response = TowerToHyperService::new(router).call(request).await;
     drop(busy);
     response
 }

@@ -58,7 +58,9 @@ impl Budget {
 
     /// The budget for requests, whose bodies have at most `max_body` bytes.
     pub(super) fn for_requests(max_body: u64) -> Self {
-        let size = max_body.max(MIN_LARGEST_BODY).saturating_mul(LARGEST_BODIES);
+        let size = max_body
+            .max(MIN_LARGEST_BODY)
+            .saturating_mul(LARGEST_BODIES);
         Self::new(Pool::Requests, size)
     }
 

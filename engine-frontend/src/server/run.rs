@@ -102,7 +102,11 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     let server_args = args.server.clone();
     let connections = tokio::spawn({
         let (router, connections) = (router(app.clone()), app.connections.clone());
-        async move { listener.run(router, &server_args, connections, ending).await }
+        async move {
+            listener
+                .run(router, &server_args, connections, ending)
+                .await
+        }
     });
     on_ready(&ready);
 

@@ -67,11 +67,7 @@ pub(super) struct StreamGuards {
 
 /// An answer that sends the stream's pieces as they come. When the client goes the stream is
 /// dropped, which aborts the request.
-pub(super) fn respond(
-    stream: EventStream,
-    options: SseOptions,
-    guards: StreamGuards,
-) -> Response {
+pub(super) fn respond(stream: EventStream, options: SseOptions, guards: StreamGuards) -> Response {
     // One piece on the way: a client that lags gets merged ones.
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {

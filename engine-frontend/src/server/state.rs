@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::args::{ServeArgs, ServerArgs};
 use super::api_keys::ApiKey;
+use super::args::{ServeArgs, ServerArgs};
 use super::browser::own_names;
 use super::client::Means;
 use super::connections::{Connections, Limits};

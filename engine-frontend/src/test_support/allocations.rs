@@ -49,13 +49,13 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Bytes that this thread holds.
-pub(crate) fn live() -> usize {
-    usize::try_from(LIVE.get()).unwrap_or(0)
+pub(crate) fn live() -> isize {
+    LIVE.get()
 }
 
 /// Most bytes that this thread has held since [`reset_peak`].
-pub(crate) fn peak() -> usize {
-    usize::try_from(PEAK.get()).unwrap_or(0)
+pub(crate) fn peak() -> isize {
+    PEAK.get()
 }
 
 /// Begins a new peak.

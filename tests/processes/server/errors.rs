@@ -263,7 +263,12 @@ fn other_kinds_of_request() {
     let answer = start(&server.address, "POST", CHAT, "", b"{}").finish();
     let error = answer.error();
     assert_eq!(error["code"], 415);
-    assert!(error["message"].as_str().unwrap().contains("application/json"));
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("application/json")
+    );
     let answer = server.get(CHAT);
     assert_eq!(answer.error()["code"], 405);
     assert_eq!(answer.headers["allow"], "POST");
@@ -287,7 +292,12 @@ fn web_pages_call_only_where_they_may() {
     );
     // The header Host is x: a name that was made to lead here.
     let error = ask("Sec-Fetch-Site: same-origin\r\n").error();
-    assert!(error["message"].as_str().unwrap().contains("--allowed-hosts"));
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("--allowed-hosts")
+    );
     let keyed = Server::start(&["--api-key", "one"]);
     let headers = "Origin: https://evil.example\r\nAuthorization: Bearer one\r\n";
     let answer = start(&keyed.address, "GET", "/v1/models", headers, b"").finish();
@@ -305,7 +315,11 @@ fn an_error_quotes_the_beginning_of_a_value_alone() {
         json!({"messages": [], "tool_choice": long}),
     ] {
         let answer = server.post(CHAT, &body);
-        assert!(answer.status == 404 || answer.status == 400, "{}", answer.status);
+        assert!(
+            answer.status == 404 || answer.status == 400,
+            "{}",
+            answer.status
+        );
         assert!(answer.body.len() < 10_000, "{} bytes", answer.body.len());
     }
     let path = format!("/v1/models/{}", "m".repeat(60_000));
@@ -315,7 +329,8 @@ fn an_error_quotes_the_beginning_of_a_value_alone() {
 #[test]
 fn a_body_without_a_key_is_refused_before_it_comes() {
     let server = Server::start(&["--api-key", "one"]);
-    let head = format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\n{JSON}Content-Length: 30000000\r\n\r\n{{");
+    let head =
+        format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\n{JSON}Content-Length: 30000000\r\n\r\n{{");
     assert_eq!(send(&server.address, head.as_bytes()).status(), 401);
 }
 

@@ -67,7 +67,11 @@ pub(super) enum Owner {
 }
 
 impl Connection {
-    pub(super) fn new(id: u64, address: Option<IpAddr>, connections: Weak<Connections>) -> Arc<Self> {
+    pub(super) fn new(
+        id: u64,
+        address: Option<IpAddr>,
+        connections: Weak<Connections>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
             address,
@@ -224,7 +228,7 @@ impl Connection {
         }
     }
 
-    #[cfg(test)]
+    /// True from then on until it has given back what it holds, or has another request.
     pub(super) fn is_given_up(&self) -> bool {
         self.state().is_given_up
     }
