@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Parser};
-use engine_core::engine::{run_connected, run_listening};
+use engine_core::engine::{Confine, run_connected, run_listening};
 use logging::LogSettings;
 use protocol::{EngineConfig, ModelSource};
 
@@ -31,6 +31,11 @@ struct Arguments {
     /// Configuration as JSON, such as '{"scheduler_config": {"max_num_seqs": 8}}'.
     #[arg(long, value_name = "JSON", conflicts_with = "connect", value_parser = parse_engine_config)]
     engine_config: Option<EngineConfig>,
+
+    /// Don't confine this process. It can then read and write whatever its user can, open network
+    /// connections and start programs, should a model or a request find a hole in it.
+    #[arg(long)]
+    no_sandbox: bool,
 }
 
 fn main() -> ExitCode {
@@ -46,13 +51,23 @@ fn main() -> ExitCode {
     });
     let arguments = Arguments::parse();
     let result = match (&arguments.connect, &arguments.listen) {
-        (Some(address), _) => run_connected(address),
+        (Some(address), _) => {
+            let confine = match arguments.no_sandbox {
+                true => Confine::No,
+                false => Confine::Connected,
+            };
+            run_connected(address, &confine)
+        }
         (None, Some(address)) => {
             let mut config = arguments.engine_config.unwrap_or_default();
             if let Some(path) = arguments.model {
                 config.model_config.model = ModelSource::Path(path);
             }
-            run_listening(address, &config)
+            let confine = match arguments.no_sandbox {
+                true => Confine::No,
+                false => Confine::Listening(address.clone()),
+            };
+            run_listening(address, &config, &confine)
         }
         (None, None) => return ExitCode::from(2),
     };

@@ -188,13 +188,15 @@ impl AsyncLLM {
             // Its text is hashed to see whether it is known.
             let checker = processor.clone();
             let find_out = move |_: &CancelFlag| {
-                let is_due = requests
-                    .first()
-                    .is_some_and(|first| checker.is_check_due(first));
+                let first = requests.first();
+                let is_due = first.is_some_and(|first| checker.is_check_due(first));
                 (requests, is_due)
             };
             let is_check_due;
-            (requests, is_check_due) = self.run_aside(num_bytes, find_out).await?;
+            (requests, is_check_due) = match num_bytes <= LARGE {
+                true => find_out(&CancelFlag::new()),
+                false => self.run_aside(num_bytes, find_out).await?,
+            };
             if is_check_due && let Some(turn) = self.check_thread.try_turn() {
                 let checker = processor.clone();
                 let verify = move |cancel: &CancelFlag| {

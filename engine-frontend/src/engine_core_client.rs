@@ -12,3 +12,4 @@ pub use client::EngineCoreClient;
 pub(crate) use client::{Frame, within_a_year};
 pub use error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
 pub use process::LaunchOptions;
+pub(crate) use process::core_executable;

@@ -53,6 +53,7 @@ mod startup;
 mod stop_strings;
 mod structured_outputs;
 mod supervisor;
+mod terminal_text;
 #[cfg(test)]
 mod test_support;
 mod token_usage;
@@ -88,5 +89,6 @@ pub use structured_outputs::{
     BackendOptions, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
 };
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
+pub use terminal_text::{controls_terminals, for_terminal};
 pub use token_usage::TokenUsage;
 pub use tokenizer_threads::frontend_runtime;

@@ -40,6 +40,8 @@ pub struct SupervisorOptions {
 pub enum CoreHealth {
     /// It works, or has nothing to do.
     Healthy,
+    /// It is paused: requests wait until it is resumed.
+    Paused,
     /// It has work and shows no sign of life.
     Stalled,
     /// It is gone, and another one starts.

@@ -5,7 +5,6 @@
 //! whatever it holds, decoding takes no more memory than [`MAX_FRAME`] and a few MiB.
 
 mod memory_budget;
-mod memory_needed;
 
 use std::any::type_name;
 
@@ -16,7 +15,6 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use memory_budget::WithinBudget;
-use memory_needed::memory_needed;
 
 /// Longest body of a frame in bytes: 64 MiB.
 pub const MAX_FRAME: usize = 64 << 20;
@@ -28,9 +26,6 @@ pub const FRAME_HEADER: usize = 4;
 /// of a message stands for at most 3 * 30 in memory (an empty `EngineCoreOutput`, while its `Vec`
 /// grows).
 const ALWAYS_DECODABLE: usize = MAX_FRAME / 128;
-
-/// Bytes that decoding may count beside those of [`memory_needed`]: a message's own fields.
-const UNCOUNTED: usize = 4 << 10;
 
 /// Why bytes are not a message, or a message doesn't become bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -88,12 +83,12 @@ pub enum CodecError {
 /// Appends the frame of `message` to `buffer`.
 ///
 /// The body is at most `max_frame` bytes long, and never more than [`MAX_FRAME`]. What this returns
-/// is also within the limits of [`decode_body`]: of a large body (above 512 KiB) the memory is counted that it
-/// will take there, so that the receiver of a frame never has to refuse it.
+/// is also within the limits of [`decode_body`]: a large body (above 512 KiB) is decoded once to
+/// make sure, so that the receiver of a frame never has to refuse it.
 ///
 /// # Errors
 /// [`CodecError::MessageTooLarge`] and [`CodecError::Unencodable`]; `buffer` is then as before.
-pub fn encode_frame<T: Serialize>(
+pub fn encode_frame<T: Serialize + DeserializeOwned>(
     message: &T,
     max_frame: usize,
     buffer: &mut Vec<u8>,
@@ -106,7 +101,7 @@ pub fn encode_frame<T: Serialize>(
     result
 }
 
-fn append_frame<T: Serialize>(
+fn append_frame<T: Serialize + DeserializeOwned>(
     message: &T,
     max_frame: usize,
     buffer: &mut Vec<u8>,
@@ -135,7 +130,7 @@ fn append_frame<T: Serialize>(
     })?;
 
     let length = buffer.len() - body;
-    if length > ALWAYS_DECODABLE && memory_needed(message) > MAX_FRAME - UNCOUNTED {
+    if length > ALWAYS_DECODABLE && decode_body::<T>(&buffer[body..]).is_err() {
         return Err(too_large());
     }
     let header = u32::try_from(length)

@@ -369,6 +369,12 @@ fn utilities_answer_and_unknown_ones_fail_alone() {
     assert_eq!(call("is_scheduler_paused", "[]"), success("false"));
     assert_eq!(call("pause_scheduler", "[\"keep\"]"), success("null"));
     assert_eq!(call("is_scheduler_paused", "[]"), success("true"));
+    // The loop notes it before it sleeps.
+    let paused = |heartbeat| match heartbeat {
+        UtilityResult::Success(state) => state.contains("\"paused\":true"),
+        UtilityResult::Failure(reason) => panic!("{reason}"),
+    };
+    while !paused(call("heartbeat", "[]")) {}
     assert_eq!(call("resume_scheduler", "[]"), success("null"));
     assert_eq!(call("is_scheduler_paused", "[]"), success("false"));
     assert_eq!(
@@ -397,6 +403,7 @@ fn utilities_answer_and_unknown_ones_fail_alone() {
         panic!("no heartbeat");
     };
     assert!(heartbeat.contains("\"runnable\":false"), "{heartbeat}");
+    assert!(heartbeat.contains("\"paused\":false"), "{heartbeat}");
 }
 
 #[test]

@@ -3,27 +3,35 @@
 //! Templates are Jinja, as Hugging Face's libraries run them: `trim_blocks` and `lstrip_blocks`
 //! on, no HTML escaping, Python's string and mapping methods, and the functions
 //! `raise_exception`, `strftime_now` and `tojson`. A template is a program that came with the
-//! model: it gets a budget of instructions, a depth and an output size, and nothing else of the
+//! model or a request: it gets a budget of work, memory and time ([`budget`]), and nothing else of the
 //! process.
 
+mod budget;
+mod builtins;
 mod environment;
 mod error;
+mod gates;
+mod measure;
 mod messages;
+mod namespace;
+mod program;
 mod python_json;
 mod python_methods;
+mod source;
 mod strftime;
 
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use minijinja::{Environment, Value};
+use minijinja::Value;
 use serde_json::Map;
+use structured_output::CancelFlag;
 
 pub use error::ChatTemplateError;
 
 use crate::config::{ChatTemplateField, TokenizerConfig};
-use environment::{TEMPLATE_NAME, render_limited};
 use messages::ContentFormat;
+use program::Program;
 
 /// What a chat template is rendered with. Field names are the variables that templates see.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +49,8 @@ pub struct ChatTemplateRequest<'a> {
     pub chat_template_kwargs: Option<&'a Map<String, serde_json::Value>>,
     /// What `strftime_now` takes for now, in UTC; `None` is the clock.
     pub now: Option<SystemTime>,
+    /// Ends the rendering with [`ChatTemplateError::Cancelled`] once another thread sets it.
+    pub cancel: Option<&'a CancelFlag>,
 }
 
 /// The variables that have their own field in [`ChatTemplateRequest`].
@@ -49,23 +59,24 @@ const OWN_FIELDS: [&str; 4] = ["messages", "tools", "documents", "add_generation
 /// One compiled chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    environment: Environment<'static>,
+    program: Program,
     special_tokens: Vec<(String, String)>,
     /// Found out by rendering once, when first needed.
     content_format: OnceLock<ContentFormat>,
 }
 
 impl ChatTemplate {
-    /// Compiles a template. `special_tokens` are further variables, such as `bos_token`.
+    /// Compiles a template of at most 256 KiB. `special_tokens` are further variables, such as
+    /// `bos_token`.
     ///
     /// # Errors
-    /// [`ChatTemplateError::Syntax`], with the line.
+    /// [`ChatTemplateError::TooLong`]; [`ChatTemplateError::Syntax`], with the line.
     pub fn new(
         source: &str,
         special_tokens: Vec<(String, String)>,
     ) -> Result<Self, ChatTemplateError> {
         Ok(Self {
-            environment: environment::compile(source)?,
+            program: environment::compile(source)?,
             special_tokens,
             content_format: OnceLock::new(),
         })
@@ -77,6 +88,9 @@ impl ChatTemplate {
     /// [`ChatTemplateError`]: a message has a wrong shape, or the template fails, refuses the
     /// conversation (`raise_exception`) or exceeds its budget.
     pub fn render(&self, request: &ChatTemplateRequest<'_>) -> Result<String, ChatTemplateError> {
+        if request.cancel.is_some_and(CancelFlag::is_cancelled) {
+            return Err(ChatTemplateError::Cancelled);
+        }
         let content_format = *self
             .content_format
             .get_or_init(|| self.find_content_format());
@@ -86,8 +100,7 @@ impl ChatTemplate {
 
     /// Whether the template's source has `text` in it, a model's marker for instance.
     pub fn mentions(&self, text: &str) -> bool {
-        let template = self.environment.get_template(TEMPLATE_NAME);
-        template.is_ok_and(|template| template.source().contains(text))
+        self.program.borrow_owner().contains(text)
     }
 
     fn render_prepared(
@@ -118,16 +131,10 @@ impl ChatTemplate {
                 "add_generation_prompt".to_owned(),
                 Value::from(request.add_generation_prompt),
             ),
-            (
-                "strftime_now".to_owned(),
-                Value::from_function(move |format: &str| strftime::strftime(format, now)),
-            ),
+            ("strftime_now".to_owned(), builtins::strftime_now(now)),
         ]);
-        let template = self
-            .environment
-            .get_template(TEMPLATE_NAME)
-            .map_err(|error| ChatTemplateError::syntax(&error))?;
-        render_limited(&template, Value::from_pairs(variables))
+        let variables = Value::from_pairs(variables);
+        environment::render(&self.program, variables, request.cancel)
     }
 
     /// Which shapes of `content` the template writes as text, by trying.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use structured_output::TokenizerInfoError;
 
+use crate::model_file::ModelFileError;
+
 /// Why a tokenizer can't be loaded or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
@@ -29,14 +31,9 @@ pub enum TokenizerError {
         /// The folder, or what else was searched.
         place: String,
     },
-    /// A file could not be read.
-    #[error("can't read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
+    /// A file of the folder is not read.
+    #[error(transparent)]
+    File(#[from] ModelFileError),
     /// A file is not the JSON that it should be.
     #[error("{file}, line {line}, column {column}: {message}")]
     BrokenJson {

@@ -1,12 +1,17 @@
 //! The files of a tokenizer, from a folder or from memory.
 
 use std::borrow::Cow;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use ::gguf::{GgufError, GgufFile};
 
 use crate::error::TokenizerError;
+use crate::model_file::{ModelFileError, read_model_file};
+
+/// Most bytes of a `tokenizer.json`: twice the largest that is published (Gemma 3's 33 MB).
+const MAX_TOKENIZER_JSON_BYTES: u64 = 64 << 20;
+/// Most bytes of any other file: the largest published list a few thousand added tokens in 1.2 MB.
+const MAX_OTHER_FILE_BYTES: u64 = 16 << 20;
 
 pub(crate) const TOKENIZER_JSON: &str = "tokenizer.json";
 pub(crate) const TOKENIZER_CONFIG_JSON: &str = "tokenizer_config.json";
@@ -45,11 +50,14 @@ impl TokenizerFiles<'static> {
             });
         }
         let read = |file: &str| -> Result<Option<Cow<'static, [u8]>>, TokenizerError> {
-            let path = folder.join(file);
-            match read_plain_file(&path) {
+            let max_bytes = match file {
+                TOKENIZER_JSON => MAX_TOKENIZER_JSON_BYTES,
+                _ => MAX_OTHER_FILE_BYTES,
+            };
+            match read_model_file(folder, file, max_bytes) {
                 Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                Err(source) => Err(TokenizerError::Read { path, source }),
+                Err(ModelFileError::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error.into()),
             }
         };
         Self::find(read, || folder.display().to_string())
@@ -82,17 +90,6 @@ impl<'a> TokenizerFiles<'a> {
             generation_config_json: read(GENERATION_CONFIG_JSON)?,
         })
     }
-}
-
-/// A file's content. Something else of its name, such as a pipe, would be waited for.
-fn read_plain_file(path: &Path) -> std::io::Result<Vec<u8>> {
-    if std::fs::metadata(path)?.is_file() {
-        return std::fs::read(path);
-    }
-    Err(std::io::Error::new(
-        ErrorKind::InvalidInput,
-        "not a plain file",
-    ))
 }
 
 /// `bytes` as the JSON of `file`.

@@ -42,6 +42,8 @@ mod decode_stream;
 mod error;
 mod files;
 mod gguf;
+mod json_limits;
+mod model_file;
 mod token_bytes;
 mod tokenizer;
 mod word_ends;
@@ -50,4 +52,5 @@ pub use chat_template::{ChatTemplate, ChatTemplateError, ChatTemplateRequest, Ch
 pub use config::GenerationConfig;
 pub use decode_stream::DecodeStream;
 pub use error::TokenizerError;
+pub use model_file::{ModelFileError, open_model_file, read_model_file};
 pub use tokenizer::Tokenizer;

@@ -20,6 +20,7 @@ pub(crate) struct TokenizerJson {
     pub(crate) decoder: Option<Decoder>,
     pub(crate) normalizer: Option<serde_json::Value>,
     pub(crate) pre_tokenizer: Option<serde_json::Value>,
+    pub(crate) post_processor: Option<serde_json::Value>,
     pub(crate) added_tokens: Option<Vec<AddedToken>>,
 }
 

@@ -9,6 +9,7 @@ use crate::config::{GenerationConfig, TokenName, TokenizerConfig};
 use crate::decode_stream::DecodeStream;
 use crate::error::TokenizerError;
 use crate::files::{GENERATION_CONFIG_JSON, TOKENIZER_CONFIG_JSON, TokenizerFiles};
+use crate::json_limits;
 use crate::token_bytes::{Decoding, Spelling, TokenizerJson};
 use crate::word_ends::WordEnds;
 
@@ -58,6 +59,7 @@ impl Tokenizer {
 
     fn load(files: &TokenizerFiles<'_>) -> Result<Self, TokenizerError> {
         let json = TokenizerJson::parse(&files.tokenizer_json)?;
+        json_limits::check(&json)?;
         let decoding = Decoding::new(json.decoder.as_ref())?;
         let config = TokenizerConfig::parse(files)?;
         let generation_config = GenerationConfig::parse(files)?;

@@ -37,7 +37,7 @@ pub(crate) struct InputContext {
     pub(crate) structured_output_manager: Arc<StructuredOutputManager>,
 }
 
-/// Whether a client may end the process.
+/// Whether a client may end, pause, resume and reset the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ownership {
     /// The frontend started this core: it may, and its leaving does.
@@ -175,6 +175,12 @@ impl InputContext {
                 self.answer_heartbeat(client_index, &call);
                 return true;
             }
+            EngineCoreRequestType::Utility(call)
+                if ownership == Ownership::Guest && is_management(&call.method) =>
+            {
+                self.refuse_management(client_index, &call);
+                return true;
+            }
             EngineCoreRequestType::Utility(call) => CoreInput::Utility(UtilityRequest {
                 client_index,
                 ..call
@@ -278,10 +284,28 @@ impl InputContext {
         self.output_queues.send_output(client_index, output);
     }
 
+    fn refuse_management(&self, client_index: u32, call: &UtilityRequest) {
+        tracing::warn!(
+            client_index,
+            method = call.method,
+            "a client may not manage a shared core: refused"
+        );
+        let output = UtilityOutput {
+            call_id: call.call_id,
+            result: UtilityResult::Failure(format!(
+                "Call to {} method failed: this core is shared (--listen), and it would touch the \
+                 requests of other frontends; only a frontend that started its core may call it",
+                call.method
+            )),
+        };
+        self.output_queues.send_utility_output(client_index, output);
+    }
+
     fn answer_heartbeat(&self, client_index: u32, call: &UtilityRequest) {
         let state = json!({
             "beats": self.heartbeat.beats(),
             "runnable": self.heartbeat.is_runnable(),
+            "paused": self.heartbeat.is_paused(),
         });
         let output = UtilityOutput {
             call_id: call.call_id,
@@ -289,6 +313,14 @@ impl InputContext {
         };
         self.output_queues.send_utility_output(client_index, output);
     }
+}
+
+/// True for methods that act on the requests of all clients.
+fn is_management(method: &str) -> bool {
+    matches!(
+        method,
+        "pause_scheduler" | "resume_scheduler" | "reset_prefix_cache"
+    )
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
 use crate::structured_outputs::without_hint;
+use crate::tokenizer_threads::LARGE;
 
 /// What the model is asked to continue.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +33,13 @@ impl Prompt {
                     chat.tools.as_ref(),
                     chat.documents.as_ref(),
                 ];
-                lists.into_iter().flatten().flatten().map(num_bytes).sum()
+                let bytes = lists.into_iter().flatten().flatten().map(num_bytes).sum();
+                match &chat.chat_template {
+                    // The request's own program may take all the time of a rendering: large work
+                    // leaves a thread to the small.
+                    Some(_) => LARGE.saturating_add(1).max(bytes),
+                    None => bytes,
+                }
             }
         }
     }

@@ -237,6 +237,7 @@ impl InputProcessor {
             add_generation_prompt,
             chat_template_kwargs: Some(&chat.chat_template_kwargs),
             now: None,
+            cancel: None,
         };
         match &chat.chat_template {
             Some(source) => {

@@ -62,6 +62,9 @@ pub struct ServerArgs {
     /// Listen at a Unix domain socket instead; --host and --port then say nothing
     #[arg(long, value_name = "PATH", conflicts_with = "ssl_keyfile")]
     pub uds: Option<PathBuf>,
+    /// Who may use the socket of --uds, as chmod's octal digits: 660 also lets its group
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = socket_mode)]
+    pub uds_mode: u32,
     /// Names that the model answers to; the first is in answers. Its path, or the built-in
     /// model's name, where absent
     #[arg(long, value_name = "NAME", num_args = 1.., action = ArgAction::Append)]
@@ -257,6 +260,15 @@ fn json_object(text: &str) -> Result<JsonObject, String> {
         .map_err(|error| format!("must be a JSON object: {}", json_problem(&error)))
 }
 
+/// Read and write bits of a socket's mode; others mean nothing there.
+fn socket_mode(text: &str) -> Result<u32, String> {
+    const READ_AND_WRITE: u32 = 0o666;
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| mode & !READ_AND_WRITE == 0 && mode & 0o600 == 0o600)
+        .ok_or_else(|| "must be octal digits from 600 to 666, such as 660".to_owned())
+}
+
 /// A path without a slash at its end.
 fn root_path(text: &str) -> Result<String, String> {
     let path = text.trim_end_matches('/');
@@ -357,6 +369,9 @@ mod tests {
             &["--health-stall-seconds", "0"],
             &["--client-timeout", "-1"],
             &["--request-timeout", "nan"],
+            &["--uds-mode", "777"],
+            &["--uds-mode", "060"],
+            &["--uds-mode", "rw"],
         ] {
             assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
         }

@@ -108,6 +108,9 @@ pub enum ServeError {
         /// Why not.
         error: std::io::Error,
     },
+    /// The socket of `--uds` can't be used.
+    #[error("--uds: {0}")]
+    Socket(#[from] protocol::transport::TransportError),
     /// The certificate or its key can't be used.
     #[error("can't use {}: {problem}", .path.display())]
     Tls {

@@ -1,6 +1,8 @@
 //! Connections: from the socket to a request.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use protocol::transport::bind_unix_listener;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
@@ -27,6 +30,9 @@ use super::tls;
 
 /// Pause after a connection that could not be accepted: there may be no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Mode of `--uds` where it isn't given, which the socket has from the first moment on.
+const OWNER_ONLY: u32 = 0o600;
 
 /// Bytes and headers that hyper takes beyond the limits of a head. [`middleware::limit_head`] refuses
 /// these by their exact number, and counts them.
@@ -87,10 +93,7 @@ impl Listener {
             _ => None,
         };
         if let Some(path) = &args.uds {
-            let bound = bind_unix(path).await.map_err(|error| ServeError::Bind {
-                address: path.display().to_string(),
-                error,
-            })?;
+            let bound = bind_unix(path, args.uds_mode)?;
             return Ok(Self {
                 socket: Socket::Unix(bound, UnixPath(path.clone())),
                 tls: None,
@@ -176,18 +179,21 @@ impl Listener {
     }
 }
 
-/// Takes a path, from a server that is gone too.
-async fn bind_unix(path: &std::path::Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if tokio::net::UnixStream::connect(path).await.is_ok() {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
+/// Takes a path, from a server that is gone too. A socket that more than its owner may use has mode
+/// 0600 until it is made so.
+fn bind_unix(path: &std::path::Path, mode: u32) -> Result<UnixListener, ServeError> {
+    let bound = bind_unix_listener(path)?;
+    let ready = || {
+        if mode != OWNER_ONLY {
+            std::fs::set_permissions(path, Permissions::from_mode(mode))?;
         }
-        bound => bound,
-    }
+        bound.set_nonblocking(true)?;
+        UnixListener::from_std(bound)
+    };
+    ready().map_err(|error| ServeError::Bind {
+        address: path.display().to_string(),
+        error,
+    })
 }
 
 /// TCP or Unix, secure or not.

@@ -14,10 +14,10 @@ use serde::de::{
 };
 
 /// A `Vec` whose length is known starts with room for this much at most (serde's own limit).
-pub(super) const MAX_PREALLOCATION: usize = 1 << 20;
+const MAX_PREALLOCATION: usize = 1 << 20;
 
 /// Beyond that a `Vec` doubles, and holds old and new memory while it moves.
-pub(super) const GROWTH_FACTOR: usize = 3;
+const GROWTH_FACTOR: usize = 3;
 
 /// A `T` that was decoded within `BYTES` of heap memory, give or take [`MAX_PREALLOCATION`] per
 /// level of nesting. Maps and byte strings are refused: no message has any.

@@ -7,6 +7,7 @@ mod chat;
 mod client;
 mod clients;
 mod command;
+mod confinement;
 mod conformance;
 mod deployment;
 mod errors;

@@ -1,74 +1,125 @@
-//! The Jinja environment of chat templates, and its limits.
+//! The Jinja environment of chat templates, and the thread that they run on.
 
-use std::io;
+use std::sync::LazyLock;
 
+use minijinja::machinery::{eval, make_string_output};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Template, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value, escape_formatter};
+use structured_output::CancelFlag;
 
-use super::error::{ChatTemplateError, Raised};
-use super::{python_json, python_methods};
+use super::budget::{with_budget, wrote};
+use super::error::ChatTemplateError;
+use super::measure::{self, Metered, charge_all, text_bytes};
+use super::program::Program;
+use super::{builtins, gates, python_methods, source};
 
-pub(super) const TEMPLATE_NAME: &str = "chat_template";
-
-/// Instructions of one rendering: enough for some thousand messages.
-const FUEL: u64 = 500_000;
-/// Stack of the rendering thread. Values that a template nests are compared, printed and dropped
-/// recursively, at up to 410 bytes a level (measured), and one instruction nests one level; so
-/// this is more than [`FUEL`] can use up. Pages that are not touched cost nothing.
-const STACK_BYTES: usize = 256 << 20;
+/// Instructions of one rendering, gates among them: enough for some thousand messages.
+const FUEL: u64 = 2_000_000;
+/// Stack of a thread that compiles or renders. Values that a template nests are dropped recursively, at
+/// up to 410 bytes a level (measured), and [`super::budget::MAX_CONTAINERS`] is the most levels: 40 MiB. A
+/// source nested as deep as [`source`] allows takes less than 4 MiB to compile. Pages that are not touched cost
+/// nothing.
+const STACK_BYTES: usize = 64 << 20;
 /// Nested macros, loops and blocks.
 const RECURSION_LIMIT: usize = 100;
-/// Bytes of one prompt.
-const MAX_OUTPUT: usize = 64 << 20;
 
-/// An environment that holds `source` under [`TEMPLATE_NAME`].
-pub(super) fn compile(source: &str) -> Result<Environment<'static>, ChatTemplateError> {
-    let mut environment = Environment::new();
+/// The environment of all templates. They are no part of it: none can include another, or itself.
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::empty();
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(RECURSION_LIMIT);
+    environment.set_unknown_method_callback(python_methods::unknown_method_callback);
+    environment.set_formatter(format);
+    builtins::add_to(&mut environment);
+    gates::add_to(&mut environment);
+    environment
+});
+
+/// Compiles a source.
+///
+/// # Errors
+/// [`ChatTemplateError::TooLong`], [`ChatTemplateError::Syntax`].
+pub(super) fn compile(template: &str) -> Result<Program, ChatTemplateError> {
     let syntax = SyntaxConfig::builder()
         .trim_blocks(true)
         .lstrip_blocks(true)
         .build()
         .map_err(|error| ChatTemplateError::syntax(&error))?;
-    environment.set_syntax(syntax);
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(RECURSION_LIMIT);
-    environment.set_unknown_method_callback(python_methods::unknown_method_callback);
-    // Its indentation of nested values grows with the square of their depth.
-    environment.remove_filter("pprint");
-    environment.add_filter("tojson", python_json::tojson);
-    environment.add_function(
-        "raise_exception",
-        |message: String| -> Result<Value, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, "raise_exception")
-                .with_source(Raised(message)))
-        },
-    );
-    environment
-        .add_template_owned(TEMPLATE_NAME, replace_generation_tags(source))
-        .map_err(|error| ChatTemplateError::syntax(&error))?;
-    Ok(environment)
+    // Checked before a thread is made for it.
+    let source = source::prepare(template, &syntax)?;
+    on_large_stack(|| Program::compile(source, syntax))
 }
 
-/// Renders, up to [`MAX_OUTPUT`] bytes, on a thread of its own with [`STACK_BYTES`] of stack.
-pub(super) fn render_limited(
-    template: &Template<'_, '_>,
+/// Renders, within the budget of a conversation of `variables`.
+///
+/// # Errors
+/// All of [`ChatTemplateError`] that a rendering gives.
+pub(super) fn render(
+    program: &Program,
     variables: Value,
+    cancel: Option<&CancelFlag>,
 ) -> Result<String, ChatTemplateError> {
-    let render = || {
-        let mut output = LimitedOutput(Vec::new());
-        template
-            .render_captured_to(variables, &mut output)
-            .map_err(|error| ChatTemplateError::render(&error))?;
-        // minijinja writes `str`s only.
-        Ok(String::from_utf8_lossy(&output.0).into_owned())
-    };
+    let cancel = cancel.cloned();
+    on_large_stack(move || {
+        let input_bytes = measure::size(&variables)
+            .map_err(|error| ChatTemplateError::render(&error))?
+            .saturating_add(program.borrow_owner().len() as u64);
+        with_budget(input_bytes, cancel, || {
+            let mut text = String::new();
+            let mut output = make_string_output(&mut text);
+            let compiled = program.borrow_dependent();
+            let rendered = eval(
+                &ENVIRONMENT,
+                &compiled.instructions,
+                variables,
+                &compiled.blocks,
+                &mut output,
+                AutoEscape::None,
+            );
+            match rendered {
+                Ok(_) => Ok(text),
+                Err(error) => Err(ChatTemplateError::render(&error)),
+            }
+        })
+    })
+}
+
+/// Writes a value into the output, or into what a block or macro catches.
+fn format(
+    output: &mut minijinja::Output<'_>,
+    state: &mut minijinja::State<'_, '_>,
+    value: &Value,
+) -> Result<(), Error> {
+    match (value.as_str(), state.auto_escape()) {
+        (Some(text), AutoEscape::None) => {
+            wrote(text.len())?;
+            Ok(output.write_str(text)?)
+        }
+        (None, AutoEscape::None) => {
+            charge_all(value)?;
+            Metered::write(output, value)
+        }
+        _ => {
+            let size = charge_all(value)?;
+            // `"` and `'` are six bytes in HTML.
+            wrote(
+                usize::try_from(text_bytes(value, size).saturating_mul(6)).unwrap_or(usize::MAX),
+            )?;
+            escape_formatter(output, state, value)
+        }
+    }
+}
+
+/// Runs `work` on a thread with [`STACK_BYTES`] of stack, which drops what it doesn't give back.
+fn on_large_stack<T: Send>(
+    work: impl FnOnce() -> Result<T, ChatTemplateError> + Send,
+) -> Result<T, ChatTemplateError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("chat-template".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, render)
+            .spawn_scoped(scope, work)
             .map_err(|error| ChatTemplateError::Thread {
                 message: format!("can't start a thread for it: {error}"),
             })?;
@@ -78,62 +129,4 @@ pub(super) fn render_limited(
             })
         })
     })
-}
-
-struct LimitedOutput(Vec<u8>);
-
-impl io::Write for LimitedOutput {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_OUTPUT {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// `{% generation %}` marks what an assistant wrote, for training; it changes no text. minijinja
-/// doesn't know the tag, so it becomes an `if true`, which keeps lines and whitespace control.
-fn replace_generation_tags(source: &str) -> String {
-    let mut replaced = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(start) = rest.find("{%") {
-        let (before, tag) = rest.split_at(start);
-        let Some(end) = tag.find("%}") else {
-            break;
-        };
-        let (tag, after) = tag.split_at(end);
-        replaced.push_str(before);
-        let name = tag
-            .trim_start_matches(['{', '%', '-', '+'])
-            .trim_end_matches(['-', '+'])
-            .trim();
-        match name {
-            "generation" => replaced.push_str(&tag.replace("generation", "if true")),
-            "endgeneration" => replaced.push_str(&tag.replace("endgeneration", "endif")),
-            _ => replaced.push_str(tag),
-        }
-        rest = after;
-    }
-    replaced.push_str(rest);
-    replaced
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn generation_tags_become_ifs() {
-        let source = "a{%- generation -%}\n{% if x %}b{% endif %}{%+ endgeneration%}c{% d";
-        assert_eq!(
-            replace_generation_tags(source),
-            "a{%- if true -%}\n{% if x %}b{% endif %}{%+ endif%}c{% d"
-        );
-        assert_eq!(replace_generation_tags("no {{ tags }}"), "no {{ tags }}");
-    }
 }

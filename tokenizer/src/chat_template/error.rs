@@ -21,6 +21,14 @@ pub enum ChatTemplateError {
         /// The names there are.
         names: Vec<String>,
     },
+    /// The template is too long to be compiled.
+    #[error("chat template: its source has {bytes} bytes; it may have {max_bytes}")]
+    TooLong {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max_bytes: usize,
+    },
     /// The template doesn't compile.
     #[error("chat template, line {line}: {message}")]
     Syntax {
@@ -49,6 +57,9 @@ pub enum ChatTemplateError {
         /// Which limit.
         limit: &'static str,
     },
+    /// The request was cancelled while its conversation was rendered.
+    #[error("chat template: the request was cancelled")]
+    Cancelled,
     /// The thread that renders failed.
     #[error("chat template: {message}")]
     Thread {
@@ -76,6 +87,33 @@ pub enum ChatTemplateError {
 #[error("{0}")]
 pub(super) struct Raised(pub(super) String);
 
+/// Why a rendering ends before its time.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub(super) enum Stopped {
+    /// It takes more than it may of something.
+    #[error("{0} exceeded")]
+    Limit(&'static str),
+    /// Its request was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl Stopped {
+    /// The error that ends the rendering, from which [`ChatTemplateError::render`] knows it again.
+    pub(super) fn into_error(self) -> minijinja::Error {
+        minijinja::Error::new(ErrorKind::InvalidOperation, "stopped").with_source(self)
+    }
+}
+
+impl From<Stopped> for ChatTemplateError {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Limit(limit) => Self::LimitExceeded { limit },
+            Stopped::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
 impl ChatTemplateError {
     pub(super) fn syntax(error: &minijinja::Error) -> Self {
         Self::Syntax {
@@ -89,17 +127,17 @@ impl ChatTemplateError {
         while let Some(cause) = source {
             if let Some(Raised(message)) = cause.downcast_ref() {
                 return Self::Raised {
-                    message: message.clone(),
+                    message: cut(message),
                 };
+            }
+            if let Some(stopped) = cause.downcast_ref::<Stopped>() {
+                return (*stopped).into();
             }
             source = cause.source();
         }
         match error.kind() {
             ErrorKind::OutOfFuel => Self::LimitExceeded {
                 limit: "the budget of instructions",
-            },
-            ErrorKind::WriteFailure => Self::LimitExceeded {
-                limit: "the size of its output",
             },
             _ => Self::Render {
                 line: error.line().unwrap_or(0),
@@ -112,7 +150,13 @@ impl ChatTemplateError {
 /// Kind and detail, without the place, which has its own field.
 fn describe(error: &minijinja::Error) -> String {
     match error.detail() {
-        Some(detail) => format!("{}: {detail}", error.kind()),
+        Some(detail) => format!("{}: {}", error.kind(), cut(detail)),
         None => error.kind().to_string(),
     }
+}
+
+/// The start of a message, which a template may have made of a whole conversation.
+fn cut(message: &str) -> String {
+    const MAX_CHARS: usize = 4096;
+    message.chars().take(MAX_CHARS).collect()
 }

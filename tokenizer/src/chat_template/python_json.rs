@@ -4,6 +4,8 @@
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, ErrorKind, Value};
 
+use super::budget::{charge, reserve};
+
 /// Nesting of a value; deeper ones (or a cycle) are refused.
 const MAX_DEPTH: usize = 128;
 
@@ -78,6 +80,7 @@ impl Writer {
                 format!("tojson: more than {MAX_DEPTH} levels deep"),
             ));
         }
+        charge(0)?;
         match value.kind() {
             ValueKind::Seq | ValueKind::Iterable => {
                 let items: Vec<Value> = value.try_iter()?.collect();
@@ -94,15 +97,13 @@ impl Writer {
                     members.sort_by(|(a, _), (b, _)| a.cmp(b));
                 }
                 self.write_items('{', '}', depth, &members, |writer, (key, value)| {
-                    writer.write_string(key);
+                    writer.write_string(key)?;
+                    writer.room_for(writer.key_separator.len())?;
                     writer.output.push_str(&writer.key_separator);
                     writer.write(value, depth + 1)
                 })
             }
-            ValueKind::String => {
-                self.write_string(value.as_str().unwrap_or_default());
-                Ok(())
-            }
+            ValueKind::String => self.write_string(value.as_str().unwrap_or_default()),
             _ => {
                 let text = scalar(value)?;
                 self.output.push_str(&text);
@@ -122,25 +123,34 @@ impl Writer {
         self.output.push(open);
         for (index, item) in items.iter().enumerate() {
             if index > 0 {
+                self.room_for(self.item_separator.len())?;
                 self.output.push_str(&self.item_separator);
             }
-            self.new_line(depth + 1);
+            self.new_line(depth + 1)?;
             write(self, item)?;
         }
         if !items.is_empty() {
-            self.new_line(depth);
+            self.new_line(depth)?;
         }
         self.output.push(close);
         Ok(())
     }
 
-    fn new_line(&mut self, depth: usize) {
+    /// Refuses text that the budget has no room for.
+    fn room_for(&self, bytes: usize) -> Result<(), Error> {
+        charge(bytes as u64)?;
+        reserve(self.output.len() as u64 + bytes as u64)
+    }
+
+    fn new_line(&mut self, depth: usize) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
+            self.room_for(indent.len().saturating_mul(depth))?;
             self.output.push('\n');
             for _ in 0..depth {
                 self.output.push_str(indent);
             }
         }
+        Ok(())
     }
 
     fn key(&self, key: &Value) -> Result<String, Error> {
@@ -150,7 +160,18 @@ impl Writer {
         }
     }
 
-    fn write_string(&mut self, text: &str) {
+    fn write_string(&mut self, text: &str) -> Result<(), Error> {
+        self.room_for(text.len())?;
+        let escapes = text.bytes().filter(|byte| *byte < b' ').count();
+        // Escapes beyond these only where `ensure_ascii` asks for them.
+        let non_ascii = match self.ensure_ascii {
+            true => text.bytes().filter(|byte| *byte > b'~').count(),
+            false => 0,
+        };
+        self.room_for(
+            text.len()
+                .saturating_add((escapes + non_ascii).saturating_mul(6)),
+        )?;
         self.output.push('"');
         for char in text.chars() {
             match char {
@@ -167,6 +188,7 @@ impl Writer {
             }
         }
         self.output.push('"');
+        Ok(())
     }
 
     fn write_escape(&mut self, char: char) {

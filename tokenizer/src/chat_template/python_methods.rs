@@ -1,10 +1,44 @@
 //! Methods of Python's strings and mappings that templates call.
 
-use minijinja::value::from_args;
+use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
-/// The methods of `minijinja-contrib`, and the few that templates use and it lacks.
+use super::builtins::{Gives, Looks, bounded, formatted, joined_by, replaced, split};
+use super::measure::items;
+
+/// The methods of `minijinja-contrib`, and the few that templates use and it lacks, within bounds.
 pub(super) fn unknown_method_callback(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    let (looks, gives) = match (value.kind(), method) {
+        (ValueKind::Map, "get") => (Looks::Kind, Gives::Part),
+        (ValueKind::Map, "keys" | "values" | "items") => (Looks::Items, Gives::List),
+        (ValueKind::String, "replace") => (Looks::Text, Gives::Bytes(replaced)),
+        (ValueKind::String, "format") => (Looks::Text, Gives::Bytes(formatted)),
+        (ValueKind::String, "split" | "rsplit" | "splitlines" | "partition" | "rpartition") => {
+            (Looks::Text, Gives::Texts(split))
+        }
+        (ValueKind::String, "join") => (Looks::Text, Gives::Bytes(joined)),
+        (ValueKind::String, _) => (Looks::Text, Gives::New),
+        _ => (Looks::Content, Gives::Part),
+    };
+    let mut all = vec![value.clone()];
+    all.extend_from_slice(args);
+    bounded(looks, gives, &all, |_| call(state, value, method, args))
+}
+
+/// `separator.join(list)`.
+fn joined(arguments: &[Value]) -> Result<u64, Error> {
+    match arguments {
+        [separator, list, ..] => joined_by(list, items(separator)),
+        _ => Ok(0),
+    }
+}
+
+fn call(
     state: &mut State<'_, '_>,
     value: &Value,
     method: &str,

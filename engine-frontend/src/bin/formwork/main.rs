@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use engine_frontend::for_terminal;
 use engine_frontend::server::{ConfigError, ServeArgs, expand_args};
 
 /// An LLM engine with structured output at its heart.
@@ -81,7 +82,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // On a full disk this can't be said.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            let error = format!("{error:#}");
+            let _ = writeln!(std::io::stderr(), "error: {}", for_terminal(&error));
             ExitCode::FAILURE
         }
     }

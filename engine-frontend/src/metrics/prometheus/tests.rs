@@ -140,8 +140,11 @@ fn no_number_of_hostile_requests_makes_the_metrics_large() {
     const METHODS: [&str; 10] = [
         "GET", "POST", "HEAD", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "get",
     ];
-    // More than any route has: some are of GET alone, others of POST.
-    const STATUSES: [u16; 12] = [200, 400, 401, 403, 404, 405, 413, 415, 429, 431, 500, 503];
+    const STATUSES: [u16; 13] = [
+        200, 400, 401, 403, 404, 408, 413, 415, 429, 431, 500, 503, 504,
+    ];
+    // Before a handler.
+    const REFUSED: [u16; 5] = [401, 403, 405, 429, 431];
     let logger = logger();
     logger.record_rejection("tokens_per_minute");
     for i in 0..100_000_usize {
@@ -150,11 +153,13 @@ fn no_number_of_hostile_requests_makes_the_metrics_large() {
             0 => METHODS[(i / 2) % METHODS.len()],
             _ => &made_up,
         };
-        let route = ROUTES.get((i / 20) % (ROUTES.len() + 1)).copied();
-        // Only what a route answers can end well.
-        let status = match method {
-            "GET" | "POST" => STATUSES[(i / 360) % STATUSES.len()],
-            _ => [401, 405, 431][(i / 360) % 3],
+        let number = (i / 20) % (ROUTES.len() + 1);
+        let route = ROUTES.get(number).copied();
+        // Each route has one method.
+        let own = if number % 2 == 0 { "GET" } else { "POST" };
+        let status = match method == own {
+            true => STATUSES[(i / 360) % STATUSES.len()],
+            false => REFUSED[(i / 360) % REFUSED.len()],
         };
         logger.record_http(route, method, status, Duration::from_millis(1));
     }
