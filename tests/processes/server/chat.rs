@@ -165,7 +165,7 @@ fn its_own_server_ends_with_it() {
 }
 
 /// A pseudo-terminal: our end and the program's.
-pub(super) fn terminal() -> (File, OwnedFd) {
+fn terminal() -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
     let null = std::ptr::null_mut();
     // SAFETY: the first two pointers are to integers that live through the call, the others may be

@@ -2,13 +2,11 @@
 //! users. `docs/security.md` names the test of each defect that a review found.
 
 mod connections;
-mod cores;
 mod corpus;
 mod folders;
-mod keys;
+mod logs;
 mod memory;
 mod memory_rule;
-mod process;
 mod random;
 mod requests;
 mod templates;
