@@ -57,6 +57,7 @@ fn values_that_a_template_makes_are_bounded_before_they_are_made() {
         "{% set a = 'x' * 60000 %}{{ a.replace('x', a)|length }}",
         "{% set a = 'x' * 60000 %}{{ a|list|join(a)|length }}",
         "{% set a = 'x' * 60000 %}{{ a.join(a)|length }}",
+        "{{ messages|tojson(indent=99999999999) }}",
         doubling,
         doubled_list,
     ] {
