@@ -20,7 +20,7 @@
 //!
 //! let request = EngineCoreRequest {
 //!     request_id: "1".to_owned(),
-//!     prompt_token_ids: vec![40, 41, 42],
+//!     prompt_token_ids: [40, 41, 42].into(),
 //!     sampling_params: SamplingParams { max_tokens: Some(3), ..Default::default() },
 //!     ..Default::default()
 //! };
@@ -42,5 +42,6 @@ pub mod model_executor;
 mod panic_message;
 pub mod request;
 pub mod sample;
+mod shared_prefix;
 pub mod structured_output;
 pub mod worker;

@@ -1,12 +1,12 @@
 //! `formwork-engine-core`: process 1.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Parser};
-use engine_core::engine::{run_connected, run_listening};
+use engine_core::engine::{Confine, run_connected, run_listening};
+use logging::LogSettings;
 use protocol::{EngineConfig, ModelSource};
 
 /// Formwork's engine core: schedules requests, runs the model, samples.
@@ -31,36 +31,43 @@ struct Arguments {
     /// Configuration as JSON, such as '{"scheduler_config": {"max_num_seqs": 8}}'.
     #[arg(long, value_name = "JSON", conflicts_with = "connect", value_parser = parse_engine_config)]
     engine_config: Option<EngineConfig>,
+
+    /// Don't confine this process. It can then read and write whatever its user can, open network
+    /// connections and start programs, should a model or a request find a hole in it.
+    #[arg(long)]
+    no_sandbox: bool,
 }
 
 fn main() -> ExitCode {
     // A file that may not grow (`ulimit -f`), such as that of quantized weights, is an error where it is
     // written, not the process's end.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let logs = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        // They would be reported by `eprintln!`, which panics on a full disk.
-        .log_internal_errors(false)
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("FORMWORK_LOG")
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
-        );
-    // As the frontend that started it writes them.
-    if std::env::var("FORMWORK_LOG_FORMAT").as_deref() == Ok("json") {
-        logs.json().flatten_event(true).init();
-    } else {
-        logs.init();
-    }
+    logging::init(LogSettings {
+        filter_variable: "FORMWORK_LOG",
+        // As the frontend that started it writes them.
+        json: std::env::var("FORMWORK_LOG_FORMAT").as_deref() == Ok("json"),
+        with_target: true,
+        file: None,
+    });
     let arguments = Arguments::parse();
     let result = match (&arguments.connect, &arguments.listen) {
-        (Some(address), _) => run_connected(address),
+        (Some(address), _) => {
+            let confine = match arguments.no_sandbox {
+                true => Confine::No,
+                false => Confine::Connected,
+            };
+            run_connected(address, &confine)
+        }
         (None, Some(address)) => {
             let mut config = arguments.engine_config.unwrap_or_default();
             if let Some(path) = arguments.model {
                 config.model_config.model = ModelSource::Path(path);
             }
-            run_listening(address, &config)
+            let confine = match arguments.no_sandbox {
+                true => Confine::No,
+                false => Confine::Listening(address.clone()),
+            };
+            run_listening(address, &config, &confine)
         }
         (None, None) => return ExitCode::from(2),
     };

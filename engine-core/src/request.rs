@@ -8,6 +8,7 @@ use protocol::{
 };
 
 use crate::core::block_hash::{BlockHash, BlockHasher};
+use crate::shared_prefix::SharedPrefix;
 use crate::structured_output::{PendingGrammar, StructuredOutputRequest};
 
 /// Internal id of a request, cheap to clone.
@@ -27,13 +28,13 @@ pub struct Request {
     cache_salt: Option<String>,
     prompt_token_ids: Arc<[u32]>,
     /// Prompt, then output.
-    all_token_ids: Vec<u32>,
+    all_token_ids: SharedPrefix<u32>,
     /// Output tokens that came with the request and are not emitted again.
     num_replayed_tokens: usize,
     is_replay: bool,
     block_hasher: BlockHasher,
     /// One per full block of `all_token_ids`.
-    block_hashes: Vec<BlockHash>,
+    block_hashes: SharedPrefix<BlockHash>,
     /// Tokens whose keys and values are in the cache, or will be when the step in flight is done.
     pub(crate) num_computed_tokens: usize,
     /// Times it lost its blocks.
@@ -85,6 +86,33 @@ impl fmt::Debug for StructuredOutput {
     }
 }
 
+/// A prompt and its blocks' hashes: what siblings begin with.
+#[derive(Debug)]
+pub(crate) struct HashedPrompt {
+    prompt_token_ids: Arc<[u32]>,
+    cache_salt: Option<String>,
+    block_hashes: Arc<[BlockHash]>,
+}
+
+impl HashedPrompt {
+    fn new(request: &EngineCoreRequest, block_hasher: &BlockHasher) -> Self {
+        let (prompt, salt) = (&request.prompt_token_ids, &request.cache_salt);
+        Self {
+            prompt_token_ids: Arc::clone(prompt.as_arc()),
+            cache_salt: salt.clone(),
+            block_hashes: block_hasher
+                .hash_full_blocks(prompt, salt.as_deref())
+                .into(),
+        }
+    }
+
+    /// True if a request has this prompt, the same in memory, and the same names for its blocks.
+    pub(crate) fn is_of(&self, request: &EngineCoreRequest) -> bool {
+        Arc::ptr_eq(&self.prompt_token_ids, request.prompt_token_ids.as_arc())
+            && self.cache_salt == request.cache_salt
+    }
+}
+
 impl Request {
     /// Takes over a message and hashes its full blocks: about 0.1 us per block, so this runs in
     /// the input thread. Whether the request can be served is for the scheduler to say.
@@ -92,6 +120,21 @@ impl Request {
         request: EngineCoreRequest,
         block_hasher: &BlockHasher,
     ) -> Self {
+        Self::like(&mut None, request, block_hasher)
+    }
+
+    /// The same behind a sibling: prompt and hashes are shared where they are those of `before`, which becomes
+    /// this request's.
+    pub(crate) fn like(
+        before: &mut Option<HashedPrompt>,
+        request: EngineCoreRequest,
+        block_hasher: &BlockHasher,
+    ) -> Self {
+        let hashed = before
+            .take()
+            .filter(|before| before.is_of(&request))
+            .unwrap_or_else(|| HashedPrompt::new(&request, block_hasher));
+        let mut block_hashes = SharedPrefix::new(Arc::clone(&before.insert(hashed).block_hashes));
         let EngineCoreRequest {
             request_id,
             prompt_token_ids,
@@ -108,9 +151,9 @@ impl Request {
         } = request;
         let num_replayed_tokens = output_token_ids.len();
         let asks_prompt_logprobs = asks_prompt_logprobs(&sampling_params);
-        let mut all_token_ids = prompt_token_ids.clone();
+        let prompt_token_ids = Arc::clone(prompt_token_ids.as_arc());
+        let mut all_token_ids = SharedPrefix::new(Arc::clone(&prompt_token_ids));
         all_token_ids.extend(output_token_ids);
-        let mut block_hashes = Vec::new();
         block_hasher.hash_new_full_blocks(&all_token_ids, cache_salt.as_deref(), &mut block_hashes);
         Self {
             request_id: request_id.into(),
@@ -119,7 +162,7 @@ impl Request {
             arrival_time,
             sampling_params: Arc::new(sampling_params),
             cache_salt,
-            prompt_token_ids: prompt_token_ids.into(),
+            prompt_token_ids,
             all_token_ids,
             num_replayed_tokens,
             is_replay,
@@ -295,7 +338,7 @@ impl Request {
 
     /// Adds a generated token, and the hash of the block that it fills.
     pub fn append_output_token_id(&mut self, token_id: u32) {
-        self.all_token_ids.push(token_id);
+        self.all_token_ids.extend([token_id]);
         self.block_hasher.hash_new_full_blocks(
             &self.all_token_ids,
             self.cache_salt.as_deref(),
@@ -337,7 +380,7 @@ mod tests {
     fn tokens_and_hashes_grow_together() {
         let hasher = BlockHasher::new(NonZeroUsize::new(4).unwrap());
         let message = |prompt_token_ids: &[u32], output_token_ids: &[u32]| EngineCoreRequest {
-            prompt_token_ids: prompt_token_ids.to_vec(),
+            prompt_token_ids: prompt_token_ids.into(),
             output_token_ids: output_token_ids.to_vec(),
             cache_salt: Some("salt".to_owned()),
             ..EngineCoreRequest::default()
@@ -356,5 +399,39 @@ mod tests {
             (3, 5)
         );
         assert_eq!(grown.num_replayed_tokens(), 1);
+    }
+
+    #[test]
+    fn siblings_share_all_that_they_begin_with() {
+        let hasher = BlockHasher::new(NonZeroUsize::new(4).unwrap());
+        let message = EngineCoreRequest {
+            prompt_token_ids: (0..9).collect(),
+            ..EngineCoreRequest::default()
+        };
+        let mut before = None;
+        let mut like =
+            |message: &EngineCoreRequest| Request::like(&mut before, message.clone(), &hasher);
+        let (first, second) = (like(&message), like(&message));
+        let pointers = |request: &Request| {
+            let hashes = request.block_hashes().as_ptr();
+            (request.all_token_ids().as_ptr(), hashes)
+        };
+        assert_eq!(pointers(&second), pointers(&first));
+        // A salt of its own makes other names, another prompt too.
+        let salted = EngineCoreRequest {
+            cache_salt: Some("salt".to_owned()),
+            ..message.clone()
+        };
+        let salted = like(&salted);
+        assert_ne!(salted.block_hashes(), first.block_hashes());
+        let other = EngineCoreRequest {
+            prompt_token_ids: (1..9).collect(),
+            output_token_ids: vec![9, 10, 11, 12],
+            ..message
+        };
+        let alone = Request::from_engine_core_request(other.clone(), &hasher);
+        let other = like(&other);
+        assert_eq!(other.block_hashes(), alone.block_hashes());
+        assert_eq!(other.block_hashes().len(), 3);
     }
 }

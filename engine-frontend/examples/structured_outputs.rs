@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             temperature: 0.0,
             max_tokens: Some(100),
             stop: stop.iter().map(|&stop| stop.to_owned()).collect(),
-            structured_outputs: Some(StructuredOutputsParams::new(constraint)),
+            structured_outputs: Some(StructuredOutputsParams::new(constraint).into()),
             ..llm.default_sampling_params()
         };
         let message = json!({"role": "user", "content": question});

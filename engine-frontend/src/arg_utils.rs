@@ -141,6 +141,11 @@ pub struct EngineArgs {
     /// The engine core's executable; the one beside this executable where absent
     #[arg(long, value_name = "PATH")]
     pub engine_core: Option<PathBuf>,
+    /// Don't confine the server and its engine core. They can then read and write whatever their user
+    /// can, open network connections and start programs, should a model or a request find a hole in
+    /// them. Of a batch the core alone is confined
+    #[arg(long)]
+    pub no_sandbox: bool,
     /// Use a core that was started by hand and listens at this address; flags that such a core
     /// decides itself are refused
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = DECIDED_BY_THE_CORE)]
@@ -205,6 +210,7 @@ impl Default for EngineArgs {
             seed: None,
             shutdown_timeout: 0.0,
             engine_core: None,
+            no_sandbox: false,
             engine_core_address: None,
             structured_outputs_config: None,
             guided_decoding_backend: None,

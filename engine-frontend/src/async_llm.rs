@@ -14,14 +14,18 @@ use crate::engine_core_client::EngineCoreClientError;
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor, ProcessedInputs, Prompt};
 use crate::metrics::{EngineMetrics, StatLogger};
-use crate::output_processor::OutputProcessor;
+use crate::output_processor::{AnswerBudget, OutputProcessor};
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::{ModelLimits, verify_num_logprobs};
 use crate::structured_outputs::{CheckThread, StructuredOutputsArgs};
-use crate::tokenizer_threads::TokenizerThreads;
+use crate::token_usage::TokenUsage;
+use crate::tokenizer_threads::{LARGE, TokenizerThreads};
 
 pub use core_client::{BoxFuture, CoreClient};
 pub use request_stream::RequestStream;
+
+/// Answers that are registered and sent by the thread that has their request: a millisecond's work.
+const FEW_CHILDREN: usize = 64;
 
 /// Outputs processed before other tasks get their turn.
 const OUTPUT_PROC_CHUNK_SIZE: usize = 128;
@@ -105,71 +109,128 @@ impl AsyncLLM {
     /// # Errors
     /// The request is wrong, or the core is gone. What the core finds wrong comes by the stream.
     pub async fn generate(&self, request: GenerateRequest) -> Result<RequestStream, GenerateError> {
+        let mut streams = self.generate_all(vec![request], None).await?;
+        streams
+            .pop()
+            .ok_or_else(|| internal_error("a request was lost"))
+    }
+
+    /// Starts requests together, all or none, in their order. What they share is checked, sent and held once.
+    /// `usage` counts the tokens of all as they are known.
+    ///
+    /// # Errors
+    /// One is wrong, there is no room for all, or the core is gone. What the core finds wrong comes by the
+    /// streams.
+    pub async fn generate_all(
+        &self,
+        requests: Vec<GenerateRequest>,
+        usage: Option<Arc<TokenUsage>>,
+    ) -> Result<Vec<RequestStream>, GenerateError> {
         if let Some(dead) = self.errored() {
             return Err(dead.into());
         }
-        let processed = self.process_inputs(request).await?;
-        let kind = processed.request.sampling_params.output_kind;
-        let stream = RequestStream {
-            inner: self.inner.clone(),
-            queue: Arc::new(RequestOutputCollector::new(
-                kind == RequestOutputKind::Delta,
-            )),
-            request_id: processed.request.request_id.clone(),
-            aggregate: kind == RequestOutputKind::Delta,
-            finished: false,
-        };
-        let mut state = self.inner.state();
-        if let Some(dead) = &state.engine_dead {
-            return Err(dead.clone().into());
+        self.check_room(&requests)?;
+        let num_bytes = requests.iter().map(GenerateRequest::num_bytes).sum();
+        let processed = self.process_inputs(requests, num_bytes).await?;
+        let num_children: usize = processed
+            .iter()
+            .map(|inputs| inputs.request.sampling_params.n as usize)
+            .sum();
+        let inner = self.inner.clone();
+        let vocab_size = self.tokenizer.vocab_size();
+        if num_bytes <= LARGE && num_children <= FEW_CHILDREN {
+            return inner.start(processed, vocab_size, usage);
         }
-        // Registered before it is sent: no output can be too early.
-        let children = state.output_processor.add_request(processed, &stream.queue);
-        drop(state);
-        let child_ids: Vec<String> = children.iter().map(|c| c.request_id.clone()).collect();
-        for child in children {
-            // Dropping the stream takes back what was sent of it.
-            self.inner.client.add_request(child).map_err(refused)?;
-        }
-        // Where one of several failed meanwhile, those sent after it would run for nobody.
-        let is_gone = !self
-            .inner
-            .state()
-            .output_processor
-            .is_unfinished(&stream.request_id);
-        if is_gone && child_ids.len() > 1 {
-            self.inner.abort(child_ids);
-        }
-        Ok(stream)
+        let start = move |_: &CancelFlag| inner.start(processed, vocab_size, usage);
+        self.run_aside(num_bytes, start).await?
     }
 
-    /// Makes a request ready for the core, on no thread that serves streams: a long prompt takes a while to
+    /// Refuses more answers than may run and wait, before anything is made of them. The core looks again: it
+    /// may have other clients.
+    fn check_room(&self, requests: &[GenerateRequest]) -> Result<(), GenerateError> {
+        let Some(max_queued) = self.ready.max_num_queued_reqs else {
+            return Ok(());
+        };
+        let wanted: u64 = requests
+            .iter()
+            .map(|request| u64::from(request.sampling_params.n))
+            .sum();
+        let unfinished = self.num_unfinished_requests() as u64;
+        let places = u64::from(max_queued) + u64::from(self.ready.max_num_seqs);
+        if wanted <= 1 || unfinished + wanted <= places {
+            return Ok(());
+        }
+        Err(GenerateError::Request(RequestError {
+            code: RequestErrorCode::QueueOverflow,
+            message: format!(
+                "{wanted} answers have no place beside {unfinished} that run or wait already: {} may run, \
+                 and max_num_queued_reqs is {max_queued}",
+                self.ready.max_num_seqs
+            ),
+            retryable: wanted <= places,
+        }))
+    }
+
+    /// Makes requests ready for the core, on no thread that serves streams: a long prompt takes a while to
     /// tokenize, a constraint to be checked. What can't be checked at once is left to the core.
     async fn process_inputs(
         &self,
-        mut request: GenerateRequest,
-    ) -> Result<ProcessedInputs, GenerateError> {
+        requests: Vec<GenerateRequest>,
+        num_bytes: usize,
+    ) -> Result<Vec<ProcessedInputs>, GenerateError> {
         let processor = self.input_processor.clone();
-        let prompt_bytes = request.prompt.num_bytes();
-        let is_check_due = processor.is_check_due(&mut request);
-        let turn = is_check_due.then(|| self.check_thread.try_turn()).flatten();
-        let processed = match turn {
-            None => {
-                let process = move || processor.process_unchecked(request);
-                self.tokenizer_threads.run(prompt_bytes, process).await
-            }
-            Some(turn) => {
+        let mut verified = None;
+        let mut requests = requests;
+        let has_constraint = requests
+            .first()
+            .is_some_and(|first| first.sampling_params.structured_outputs.is_some());
+        if has_constraint {
+            // Its text is hashed to see whether it is known.
+            let checker = processor.clone();
+            let find_out = move |_: &CancelFlag| {
+                let first = requests.first();
+                let is_due = first.is_some_and(|first| checker.is_check_due(first));
+                (requests, is_due)
+            };
+            let is_check_due;
+            (requests, is_check_due) = match num_bytes <= LARGE {
+                true => find_out(&CancelFlag::new()),
+                false => self.run_aside(num_bytes, find_out).await?,
+            };
+            if is_check_due && let Some(turn) = self.check_thread.try_turn() {
                 let checker = processor.clone();
-                let verify =
-                    move |cancel: &CancelFlag| checker.verify_params(request, Some(cancel));
-                let verified = turn.run(verify).await;
-                let verified =
-                    verified.ok_or_else(|| internal_error("the constraint's check failed"))??;
-                let process = move || processor.process_prompt(verified);
-                self.tokenizer_threads.run(prompt_bytes, process).await
+                let verify = move |cancel: &CancelFlag| {
+                    let first = requests.first();
+                    let verified = first.map(|first| checker.verify_params(first, Some(cancel)));
+                    (requests, verified.transpose())
+                };
+                let checked = turn.run(verify).await;
+                let result;
+                (requests, result) =
+                    checked.ok_or_else(|| internal_error("the constraint's check failed"))?;
+                verified = result?;
             }
+        }
+        let process = move |cancel: &CancelFlag| {
+            let process = |request| processor.process_like(&mut verified, request, cancel);
+            requests.into_iter().map(process).collect()
         };
-        Ok(processed.map_err(|error| internal_error(&error.to_string()))??)
+        let processed: Result<_, ValidationError> = self.run_aside(num_bytes, process).await?;
+        Ok(processed?)
+    }
+
+    /// Runs what is linear in a request's size, of about so many bytes, on a thread that serves no streams. Its
+    /// flag is set when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// It panicked.
+    pub(crate) async fn run_aside<T: Send + 'static>(
+        &self,
+        num_bytes: usize,
+        work: impl FnOnce(&CancelFlag) -> T + Send + 'static,
+    ) -> Result<T, GenerateError> {
+        let result = self.tokenizer_threads.run(num_bytes, work).await;
+        result.map_err(|error| internal_error(&error.to_string()))
     }
 
     /// Lets these hear of every step from now on. Later calls have no effect.
@@ -177,24 +238,46 @@ impl AsyncLLM {
         self.inner.stat_loggers.get_or_init(|| loggers);
     }
 
-    /// Turns a prompt into tokens, as [`Self::generate`] does.
+    /// Turns a prompt into tokens, as [`Self::generate`] does, and makes `answer` of them there.
     ///
     /// # Errors
-    /// The prompt is wrong.
-    pub async fn tokenize(
+    /// The prompt is wrong, or longer than what is counted.
+    pub(crate) async fn tokenize<T: Send + 'static>(
         &self,
         prompt: Prompt,
         add_special_tokens: bool,
-    ) -> Result<Vec<u32>, GenerateError> {
+        answer: impl FnOnce(Vec<u32>, &Tokenizer) -> T + Send + 'static,
+    ) -> Result<T, GenerateError> {
         let input_processor = self.input_processor.clone();
-        let tokenized = self
-            .tokenizer_threads
-            .run(prompt.num_bytes(), move || {
-                input_processor.tokenize(prompt, add_special_tokens)
-            })
-            .await
-            .map_err(|error| internal_error(&error.to_string()))??;
-        Ok(tokenized.token_ids)
+        let tokenizer = self.tokenizer.clone();
+        let num_bytes = prompt.num_bytes();
+        let tokenize = move |cancel: &CancelFlag| {
+            let tokenized = input_processor.tokenize(prompt, add_special_tokens, cancel)?;
+            Ok::<_, ValidationError>(answer(tokenized.token_ids, &tokenizer))
+        };
+        Ok(self.run_aside(num_bytes, tokenize).await??)
+    }
+
+    /// The text of tokens, special ones included; of no more than are counted of a text.
+    ///
+    /// # Errors
+    /// Too many tokens, or one that the model doesn't have.
+    pub(crate) async fn detokenize(&self, tokens: Vec<u32>) -> Result<String, GenerateError> {
+        let max_tokens = self.input_processor.max_counted_tokens() as usize;
+        let count = tokens.len();
+        if count > max_tokens {
+            let message = format!("tokens must be at most {max_tokens}, got {count}");
+            return Err(ValidationError::field("tokens", count, message).into());
+        }
+        let tokenizer = self.tokenizer.clone();
+        let size = tokenizer.vocab_size();
+        if let Some(id) = tokens.iter().find(|id| **id as usize >= size) {
+            let message =
+                format!("token id {id} is out of range: the model's ids are below {size}");
+            return Err(ValidationError::field("tokens", id, message).into());
+        }
+        let decode = move |_: &CancelFlag| tokenizer.decode(&tokens, false);
+        self.run_aside(count * size_of::<u32>(), decode).await
     }
 
     /// Why the core is gone, if it is.
@@ -263,6 +346,62 @@ fn model_limits(ready: &EngineCoreReadyResponse, tokenizer: &Tokenizer) -> Model
 }
 
 impl Inner {
+    /// Registers requests and sends them.
+    fn start(
+        self: Arc<Self>,
+        processed: Vec<ProcessedInputs>,
+        vocab_size: usize,
+        usage: Option<Arc<TokenUsage>>,
+    ) -> Result<Vec<RequestStream>, GenerateError> {
+        let mut streams = Vec::with_capacity(processed.len());
+        let mut children = Vec::new();
+        let Some(first) = processed.first() else {
+            return Ok(Vec::new());
+        };
+        let budget = AnswerBudget::new(&first.request.sampling_params, vocab_size);
+        for inputs in processed {
+            let kind = inputs.request.sampling_params.output_kind;
+            let is_delta = kind == RequestOutputKind::Delta;
+            if let Some(usage) = &usage {
+                usage.add_prompt_tokens(inputs.request.prompt_token_ids.len());
+            }
+            let queue = RequestOutputCollector::new(is_delta);
+            let stream = RequestStream {
+                inner: self.clone(),
+                queue: Arc::new(queue.with_usage(usage.clone())),
+                request_id: inputs.request.request_id.clone(),
+                aggregate: is_delta,
+                finished: false,
+            };
+            let mut state = self.state();
+            if let Some(dead) = &state.engine_dead {
+                return Err(dead.clone().into());
+            }
+            // Registered before it is sent: no output can be too early.
+            let first = children.len();
+            let registered = state
+                .output_processor
+                .add_request(inputs, &stream.queue, &budget);
+            children.extend(registered);
+            drop(state);
+            streams.push((stream, first..children.len()));
+        }
+        let ids: Vec<String> = children.iter().map(|c| c.request_id.clone()).collect();
+        // Dropping the streams takes back what was sent.
+        self.client.add_requests(children).map_err(refused)?;
+        // Where one of several failed meanwhile, those sent after it would run for nobody.
+        let state = self.state();
+        let is_gone = |id: &str| !state.output_processor.is_unfinished(id);
+        let gone: Vec<String> = streams
+            .iter()
+            .filter(|(stream, ids)| ids.len() > 1 && is_gone(&stream.request_id))
+            .flat_map(|(_, of)| ids.get(of.clone()).unwrap_or_default().iter().cloned())
+            .collect();
+        drop(state);
+        self.abort(gone);
+        Ok(streams.into_iter().map(|(stream, _)| stream).collect())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // The state is consistent between any two calls into it, so a panic elsewhere is no
         // reason to give up the other requests.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use protocol::EngineCoreRequest;
 use tokenizer::{DecodeStream, Tokenizer};
 
+use crate::stop_strings::{StopSearch, StopStrings};
+
 /// The text of one request's output, built token by token.
 ///
 /// The text is what [`Tokenizer::decode`] gives for all output tokens after the prompt: a
@@ -13,7 +15,7 @@ use tokenizer::{DecodeStream, Tokenizer};
 ///
 /// `spaces_between_special_tokens` changes nothing: the supported tokenizers write added tokens
 /// as their text, with no space between them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct IncrementalDetokenizer {
     /// `None` where the request wants no text.
     decoder: Option<Decoder>,
@@ -23,8 +25,8 @@ pub struct IncrementalDetokenizer {
     thinking: Option<ThinkingSplit>,
     reasoning_text: String,
     num_reasoning_tokens: u32,
-    /// Never empty strings.
-    stop: Vec<String>,
+    stop: Arc<StopStrings>,
+    search: StopSearch,
     include_stop_str_in_output: bool,
     min_tokens: usize,
     /// Characters held back while the request runs: they may yet be part of a stop string.
@@ -35,7 +37,7 @@ pub struct IncrementalDetokenizer {
     last_reasoning_text_offset: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Decoder {
     tokenizer: Arc<Tokenizer>,
     stream: DecodeStream,
@@ -98,15 +100,17 @@ impl IncrementalDetokenizer {
     /// The detokenizer of a new request. Tokens in `output_token_ids` count as output that was
     /// given out before: they are part of the text, but of no delta.
     pub fn new(tokenizer: &Arc<Tokenizer>, request: &EngineCoreRequest) -> Self {
-        Self::with_thinking(tokenizer, request, None)
+        let stop = Arc::new(StopStrings::new(&request.sampling_params.stop));
+        Self::with_thinking(tokenizer, request, None, stop)
     }
 
     /// The same for a request whose thinking is told apart: it is no part of the text, and stop
-    /// strings aren't looked for in it.
+    /// strings aren't looked for in it. `stop` are the request's.
     pub fn with_thinking(
         tokenizer: &Arc<Tokenizer>,
         request: &EngineCoreRequest,
         thinking: Option<ThinkingSplit>,
+        stop: Arc<StopStrings>,
     ) -> Self {
         let params = &request.sampling_params;
         let decoder = params.detokenize.then(|| Decoder {
@@ -117,13 +121,6 @@ impl IncrementalDetokenizer {
                 params.skip_special_tokens,
             ),
         });
-        let stop: Vec<String> = params
-            .stop
-            .iter()
-            .filter(|s| !s.is_empty())
-            .cloned()
-            .collect();
-        let longest_stop = stop.iter().map(|s| s.chars().count()).max().unwrap_or(0);
         let mut detokenizer = Self {
             decoder,
             token_ids: Vec::new(),
@@ -131,16 +128,17 @@ impl IncrementalDetokenizer {
             thinking,
             reasoning_text: String::new(),
             num_reasoning_tokens: 0,
-            stop,
+            search: StopSearch::default(),
             include_stop_str_in_output: params.include_stop_str_in_output,
             min_tokens: params.min_tokens as usize,
             stop_buffer_length: if params.include_stop_str_in_output {
                 0
             } else {
-                longest_stop.saturating_sub(1)
+                stop.longest_chars().saturating_sub(1)
             },
             last_output_text_offset: 0,
             last_reasoning_text_offset: 0,
+            stop,
         };
         for &token_id in &request.output_token_ids {
             detokenizer.push(token_id);
@@ -181,7 +179,10 @@ impl IncrementalDetokenizer {
             if self.token_ids.len() <= self.min_tokens {
                 continue;
             }
-            let Some((stop, range)) = self.find_stop(new_text_start) else {
+            let found = self
+                .stop
+                .find(&mut self.search, &self.output_text, new_text_start);
+            let Some((stop, range)) = found else {
                 continue;
             };
             let stop_string = stop.to_owned();
@@ -301,29 +302,5 @@ impl IncrementalDetokenizer {
             .rev()
             .nth(self.stop_buffer_length - 1)
             .map_or(0, |(index, _)| index)
-    }
-
-    /// The stop string that ends first after `new_text_start`, and where it lies. Looks only at
-    /// the new text and what a stop string can reach back before it.
-    fn find_stop(&self, new_text_start: usize) -> Option<(&str, std::ops::Range<usize>)> {
-        let text = self.output_text.as_str();
-        let mut first: Option<(&str, std::ops::Range<usize>)> = None;
-        for stop in &self.stop {
-            let mut from = (new_text_start + 1).saturating_sub(stop.len());
-            while !text.is_char_boundary(from) {
-                from += 1;
-            }
-            let Some(offset) = text.get(from..).and_then(|tail| tail.find(stop.as_str())) else {
-                continue;
-            };
-            let range = from + offset..from + offset + stop.len();
-            if first
-                .as_ref()
-                .is_none_or(|(_, first)| range.end < first.end)
-            {
-                first = Some((stop, range));
-            }
-        }
-        first
     }
 }

@@ -9,6 +9,7 @@ mod error;
 mod process;
 
 pub use client::EngineCoreClient;
-pub(crate) use client::within_a_year;
+pub(crate) use client::{Frame, within_a_year};
 pub use error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
 pub use process::LaunchOptions;
+pub(crate) use process::core_executable;

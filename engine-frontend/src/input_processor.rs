@@ -1,15 +1,6 @@
 //! From a caller's request to an [`EngineCoreRequest`]: validation, template, tokens, lengths.
 
 mod generate_request;
-/// Unix time in seconds of something that was just now.
-fn unix_time(then: Instant) -> f64 {
-    let then = SystemTime::now().checked_sub(then.elapsed());
-    let since = then.and_then(|then| then.duration_since(UNIX_EPOCH).ok());
-    since.map_or(0.0, |since| since.as_secs_f64())
-}
-
-#[cfg(test)]
-mod tests;
 mod tokenize;
 
 use std::sync::Arc;
@@ -19,16 +10,18 @@ use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsParams};
 use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 
+pub(crate) use generate_request::num_bytes;
 use generate_request::with_max_tokens_field;
 pub use generate_request::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, Prompt, TruncationSide,
 };
-pub(crate) use tokenize::TokenizedPrompt;
+pub(crate) use tokenize::{MAX_COUNTED_TOKENS, TextLimit, TokenizedPrompt};
 
 use crate::detokenizer::ThinkingSplit;
 use crate::error::ValidationError;
 use crate::random::random_u64;
 use crate::sampling_params::{MAX_BAD_WORDS, ModelLimits, verify, verify_lengths};
+use crate::stop_strings::StopStrings;
 use crate::structured_outputs::{
     ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
     WHITESPACE_PATTERN,
@@ -47,12 +40,15 @@ pub struct ProcessedInputs {
     pub callers_fields: Option<Arc<CallersFields>>,
     /// How thinking is told apart, where it is.
     pub thinking: Option<ThinkingSplit>,
+    /// What finds its stop strings.
+    pub stop_strings: Arc<StopStrings>,
 }
 
 impl ProcessedInputs {
     /// A request that arrives now, of which nothing stays behind.
     pub fn new(request: EngineCoreRequest) -> Self {
         Self {
+            stop_strings: Arc::new(StopStrings::new(&request.sampling_params.stop)),
             request,
             arrival: Instant::now(),
             prompt: None,
@@ -62,12 +58,35 @@ impl ProcessedInputs {
     }
 }
 
-/// A request whose parameters and constraint are good. Its prompt hasn't been looked at.
-#[derive(Debug)]
-pub(crate) struct VerifiedRequest {
-    request: GenerateRequest,
+/// A request's parameters and constraint, which are good, and all that is made of them without its prompt. A
+/// clone costs little: the requests of a list share what may be large.
+#[derive(Debug, Clone)]
+pub(crate) struct VerifiedParams {
+    asked: AskedParams,
+    params: SamplingParams,
+    stop_strings: Arc<StopStrings>,
     callers_fields: Option<Arc<CallersFields>>,
     max_tokens_field: String,
+}
+
+/// Parameters as they were asked for: of what requests of one list have in common, all that is verified.
+#[derive(Debug, Clone, PartialEq)]
+struct AskedParams {
+    sampling_params: SamplingParams,
+    constraint_field: Option<String>,
+    whitespace_field: Option<String>,
+    max_tokens_field: Option<String>,
+}
+
+impl AskedParams {
+    fn of(request: &GenerateRequest) -> Self {
+        Self {
+            sampling_params: request.sampling_params.clone(),
+            constraint_field: request.constraint_field.clone(),
+            whitespace_field: request.whitespace_field.clone(),
+            max_tokens_field: request.max_tokens_field.clone(),
+        }
+    }
 }
 
 /// Makes requests ready for one model.
@@ -149,29 +168,36 @@ impl InputProcessor {
         &self,
         request: GenerateRequest,
     ) -> Result<ProcessedInputs, ValidationError> {
-        let verified = self.verify_params(request, Some(&CancelFlag::new()))?;
-        self.process_prompt(verified)
+        let cancel = CancelFlag::new();
+        let verified = self.verify_params(&request, Some(&cancel))?;
+        self.process_like(&mut Some(verified), request, &cancel)
     }
 
-    /// The same for a request whose constraint is left to the core, or known to be good.
+    /// The same behind a request whose parameters were verified, and are verified no more where this one has
+    /// the same. A constraint is left to the core otherwise.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn process_unchecked(
+    pub(crate) fn process_like(
         &self,
+        before: &mut Option<VerifiedParams>,
         request: GenerateRequest,
+        cancel: &CancelFlag,
     ) -> Result<ProcessedInputs, ValidationError> {
-        let verified = self.verify_params(request, None)?;
-        self.process_prompt(verified)
+        let verified = match before {
+            Some(verified) if verified.asked == AskedParams::of(&request) => verified.clone(),
+            _ => before.insert(self.verify_params(&request, None)?).clone(),
+        };
+        self.process_prompt(request, verified, cancel)
     }
 
     /// Whether a request has a constraint that is to be checked here.
-    pub(crate) fn is_check_due(&self, request: &mut GenerateRequest) -> bool {
-        let constraint = &mut request.sampling_params.structured_outputs;
-        constraint.as_mut().is_some_and(|constraint| {
-            // Which is done once more before the check, and changes nothing then.
-            self.structured_outputs.apply(constraint);
-            self.checker.is_check_due(constraint)
+    pub(crate) fn is_check_due(&self, request: &GenerateRequest) -> bool {
+        let constraint = request.sampling_params.structured_outputs.clone();
+        constraint.is_some_and(|mut constraint| {
+            // Which is done once more before the check.
+            self.structured_outputs.apply(&mut constraint);
+            self.checker.is_check_due(&constraint)
         })
     }
 
@@ -183,70 +209,81 @@ impl InputProcessor {
     /// As there.
     pub(crate) fn verify_params(
         &self,
-        mut request: GenerateRequest,
+        request: &GenerateRequest,
         check: Option<&CancelFlag>,
-    ) -> Result<VerifiedRequest, ValidationError> {
-        let name = request.max_tokens_field.take();
+    ) -> Result<VerifiedParams, ValidationError> {
+        let name = request.max_tokens_field.clone();
         let name = name.unwrap_or_else(|| "max_tokens".to_owned());
-        verify(&mut request.sampling_params, &self.limits)
-            .map_err(|error| with_max_tokens_field(error, &name))?;
-        let constraint_field = self.verify_constraint(&mut request, check)?;
+        let mut params = request.sampling_params.clone();
+        verify(&mut params, &self.limits).map_err(|error| with_max_tokens_field(error, &name))?;
+        let constraint_field = self.verify_constraint(request, &mut params, check)?;
         let callers_fields = constraint_field.map(|constraint| {
-            let parts = request.constraint_parts.drain(..);
+            let parts = request.constraint_parts.iter();
+            let places = parts.map(|part| (part.field.clone(), part.place.clone()));
             Arc::new(CallersFields {
                 constraint,
-                places: parts.map(|part| (part.field, part.place)).collect(),
+                places: places.collect(),
                 max_tokens: name.clone(),
-                whitespace_pattern: whitespace_field(&mut request),
+                whitespace_pattern: whitespace_field(request),
             })
         });
-        Ok(VerifiedRequest {
-            request,
+        self.complete_for_model(&mut params)?;
+        Ok(VerifiedParams {
+            asked: AskedParams::of(request),
+            stop_strings: Arc::new(StopStrings::new(&params.stop)),
+            params,
             callers_fields,
             max_tokens_field: name,
         })
     }
 
-    /// The second half of [`process_inputs`](Self::process_inputs): what needs the prompt.
+    /// The second half of [`process_inputs`](Self::process_inputs): what needs the prompt. Ends early, with an
+    /// error that nobody hears, where `cancel` is set.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn process_prompt(
+    fn process_prompt(
         &self,
-        verified: VerifiedRequest,
+        request: GenerateRequest,
+        verified: VerifiedParams,
+        cancel: &CancelFlag,
     ) -> Result<ProcessedInputs, ValidationError> {
-        let VerifiedRequest {
-            request,
-            callers_fields,
-            max_tokens_field,
-        } = verified;
-        self.process(request, callers_fields)
-            .map_err(|error| with_max_tokens_field(error, &max_tokens_field))
+        let name = verified.max_tokens_field.clone();
+        self.process(request, verified, cancel)
+            .map_err(|error| with_max_tokens_field(error, &name))
     }
 
     fn process(
         &self,
         request: GenerateRequest,
-        callers_fields: Option<Arc<CallersFields>>,
+        verified: VerifiedParams,
+        cancel: &CancelFlag,
     ) -> Result<ProcessedInputs, ValidationError> {
-        let mut params = request.sampling_params;
+        let VerifiedParams {
+            mut params,
+            stop_strings,
+            callers_fields,
+            max_tokens_field: _,
+            asked: _,
+        } = verified;
+        let limit = TextLimit {
+            num_tokens: match request.truncate_prompt_tokens {
+                None => self.limits.max_model_len,
+                // What is cut off is read too.
+                Some(_) => self.limits.max_model_len.max(MAX_COUNTED_TOKENS),
+            },
+            is_context: request.truncate_prompt_tokens.is_none(),
+        };
         let TokenizedPrompt {
             text: prompt,
             mut token_ids,
             reasoning_ended,
-        } = {
-            // What is cut off may be of any length.
-            let limit = match request.truncate_prompt_tokens {
-                None => Some(self.limits.max_model_len),
-                Some(_) => None,
-            };
-            self.tokenize_within(request.prompt, request.add_special_tokens, limit)?
-        };
+        } = self.tokenize_within(request.prompt, request.add_special_tokens, limit, cancel)?;
         if let Some(keep) = request.truncate_prompt_tokens {
             self.truncate(&mut token_ids, keep, request.truncation_side, &params)?;
         }
         let prompt_len = self.verify_prompt(&token_ids)?;
-        self.complete(&mut params, prompt_len)?;
+        self.complete_for_prompt(&mut params, prompt_len)?;
         let constrained_from_the_start = self.complete_thinking(&mut params, reasoning_ended)?;
         let thinking = self
             .reasoning
@@ -256,7 +293,7 @@ impl InputProcessor {
             request: EngineCoreRequest {
                 request_id: internal_request_id(&request.request_id),
                 external_req_id: Some(request.request_id),
-                prompt_token_ids: token_ids,
+                prompt_token_ids: token_ids.into(),
                 sampling_params: params,
                 arrival_time: unix_time(request.arrival),
                 cache_salt: request.cache_salt,
@@ -272,6 +309,7 @@ impl InputProcessor {
             thinking: thinking
                 .filter(|_| !constrained_from_the_start)
                 .map(|reasoning| reasoning.split(reasoning_ended)),
+            stop_strings,
         })
     }
 
@@ -279,14 +317,15 @@ impl InputProcessor {
     /// Returns what its field is called.
     fn verify_constraint(
         &self,
-        request: &mut GenerateRequest,
+        request: &GenerateRequest,
+        params: &mut SamplingParams,
         check: Option<&CancelFlag>,
     ) -> Result<Option<String>, ValidationError> {
-        let Some(constraint) = &mut request.sampling_params.structured_outputs else {
+        let Some(constraint) = &mut params.structured_outputs else {
             return Ok(None);
         };
         self.structured_outputs.apply(constraint);
-        let field = request.constraint_field.take().unwrap_or_else(|| {
+        let field = request.constraint_field.clone().unwrap_or_else(|| {
             let kind = constraint.constraint.kind();
             format!("structured_outputs.{kind}")
         });
@@ -384,8 +423,28 @@ impl InputProcessor {
         ValidationError::field("input_tokens", num_tokens, message)
     }
 
-    /// Fills what depends on the model and on the prompt.
-    fn complete(
+    /// Fills what depends on the model.
+    fn complete_for_model(&self, params: &mut SamplingParams) -> Result<(), ValidationError> {
+        if params.ignore_eos {
+            params.eos_token_id = None;
+        } else {
+            params.eos_token_id = self.eos_token_id;
+            let own = &params.stop_token_ids;
+            let extra = self.extra_eos_token_ids.iter();
+            let missing: Vec<u32> = extra.filter(|id| !own.contains(id)).copied().collect();
+            if !missing.is_empty() {
+                params.stop_token_ids = own.iter().copied().chain(missing).collect();
+            }
+        }
+        params.bad_words_token_ids = self.bad_words_token_ids(&params.bad_words)?.into();
+        // Positions taken from the cache have no logits.
+        params.skip_reading_prefix_cache |=
+            params.prompt_logprobs.is_some() || params.prompt_logprob_token_ids.is_some();
+        Ok(())
+    }
+
+    /// Fills what depends on the prompt, and what is each request's own.
+    fn complete_for_prompt(
         &self,
         params: &mut SamplingParams,
         prompt_len: u32,
@@ -393,20 +452,6 @@ impl InputProcessor {
         let room = self.limits.max_model_len - prompt_len;
         params.max_tokens = Some(params.max_tokens.map_or(room, |limit| limit.min(room)));
         verify_lengths(params)?;
-        if params.ignore_eos {
-            params.eos_token_id = None;
-        } else {
-            params.eos_token_id = self.eos_token_id;
-            for &id in &self.extra_eos_token_ids {
-                if !params.stop_token_ids.contains(&id) {
-                    params.stop_token_ids.push(id);
-                }
-            }
-        }
-        params.bad_words_token_ids = self.bad_words_token_ids(&params.bad_words)?;
-        // Positions taken from the cache have no logits.
-        params.skip_reading_prefix_cache |=
-            params.prompt_logprobs.is_some() || params.prompt_logprob_token_ids.is_some();
         params.seed.get_or_insert_with(random_u64);
         Ok(())
     }
@@ -475,8 +520,8 @@ impl InputProcessor {
 }
 
 /// What the caller calls the pattern of white space.
-fn whitespace_field(request: &mut GenerateRequest) -> String {
-    let field = request.whitespace_field.take();
+fn whitespace_field(request: &GenerateRequest) -> String {
+    let field = request.whitespace_field.clone();
     field.unwrap_or_else(|| WHITESPACE_PATTERN.to_owned())
 }
 
@@ -484,3 +529,13 @@ fn whitespace_field(request: &mut GenerateRequest) -> String {
 fn internal_request_id(external: &str) -> String {
     format!("{external}-{:08x}", random_u64() >> 32)
 }
+
+/// Unix time in seconds of something that was just now.
+fn unix_time(then: Instant) -> f64 {
+    let then = SystemTime::now().checked_sub(then.elapsed());
+    let since = then.and_then(|then| then.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,7 @@ pub mod server;
 
 mod arg_utils;
 mod async_llm;
+mod cancel_on_drop;
 mod error;
 mod input_processor;
 mod json_problem;
@@ -49,10 +50,13 @@ mod random;
 mod request_output_collector;
 mod sampling_params;
 mod startup;
+mod stop_strings;
 mod structured_outputs;
 mod supervisor;
+mod terminal_text;
 #[cfg(test)]
 mod test_support;
+mod token_usage;
 mod tokenizer_threads;
 mod unique_json;
 
@@ -70,18 +74,21 @@ pub use llm::LLM;
 pub use logging::{init_logging, init_logging_as};
 pub use logprobs::{Logprob, LogprobsProcessor, PositionLogprobs};
 pub use metrics::{EngineMetrics, Histogram};
-pub use output_processor::OutputProcessor;
+pub use output_processor::{AnswerBudget, OutputProcessor};
 pub use outputs::{CompletionOutput, RequestOutput};
 pub use parallel_sampling::ParentRequest;
 pub use protocol::{
-    FinishReason, PropertyOrder, RequestOutputKind, SamplingParams, StopReason,
+    FinishReason, PropertyOrder, RequestOutputKind, SamplingParams, Shared, StopReason,
     StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
 };
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine, start_supervised_engine};
+pub use stop_strings::StopStrings;
 pub use structured_outputs::{
     BackendOptions, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
 };
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
+pub use terminal_text::{controls_terminals, for_terminal};
+pub use token_usage::TokenUsage;
 pub use tokenizer_threads::frontend_runtime;

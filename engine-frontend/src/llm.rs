@@ -43,7 +43,7 @@ use crate::tokenizer_threads::frontend_runtime;
 /// for constraint in [choice, email, car] {
 ///     let params = SamplingParams {
 ///         max_tokens: Some(64),
-///         structured_outputs: Some(StructuredOutputsParams::new(constraint)),
+///         structured_outputs: Some(StructuredOutputsParams::new(constraint).into()),
 ///         ..llm.default_sampling_params()
 ///     };
 ///     for output in llm.generate(&["The car of Alan Turing, who liked it:"], &params)? {

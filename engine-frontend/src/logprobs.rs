@@ -32,7 +32,10 @@ pub struct LogprobsProcessor {
     num_logprobs: Option<i32>,
     num_prompt_logprobs: Option<i32>,
     cumulative_logprob: Option<f64>,
+    /// Behind the first `num_given_out` positions.
     logprobs: Option<Vec<PositionLogprobs>>,
+    /// Positions that were taken, and are forgotten.
+    num_given_out: usize,
     prompt_logprobs: Option<Vec<Option<PositionLogprobs>>>,
 }
 
@@ -48,6 +51,7 @@ impl LogprobsProcessor {
             num_prompt_logprobs: params.prompt_logprobs,
             cumulative_logprob: wanted.then_some(0.0),
             logprobs: wanted.then(|| vec![Vec::new(); request.output_token_ids.len()]),
+            num_given_out: 0,
             prompt_logprobs: None,
         }
     }
@@ -84,7 +88,8 @@ impl LogprobsProcessor {
         let Some(logprobs) = &mut self.logprobs else {
             return;
         };
-        for dropped in logprobs.drain(num_tokens.min(logprobs.len())..) {
+        let num_left = num_tokens.saturating_sub(self.num_given_out);
+        for dropped in logprobs.drain(num_left.min(logprobs.len())..) {
             if let (Some(sum), Some(chosen)) = (&mut self.cumulative_logprob, dropped.first()) {
                 *sum -= f64::from(chosen.logprob);
             }
@@ -94,7 +99,18 @@ impl LogprobsProcessor {
     /// The positions from `start` on.
     pub fn logprobs_from(&self, start: usize) -> Option<Vec<PositionLogprobs>> {
         let logprobs = self.logprobs.as_ref()?;
+        let start = start.saturating_sub(self.num_given_out);
         Some(logprobs.get(start..).unwrap_or_default().to_vec())
+    }
+
+    /// The same, and forgets them and all before them.
+    pub fn take_logprobs_from(&mut self, start: usize) -> Option<Vec<PositionLogprobs>> {
+        let logprobs = self.logprobs.as_mut()?;
+        let start = start.saturating_sub(self.num_given_out);
+        let mut taken = std::mem::take(logprobs);
+        self.num_given_out += taken.len();
+        taken.drain(..start.min(taken.len()));
+        Some(taken)
     }
 
     /// The sum of the chosen tokens' logprobs.

@@ -4,6 +4,7 @@
 
 mod engine;
 mod histogram;
+mod http_requests;
 mod logging;
 mod prometheus;
 mod stats;
@@ -12,6 +13,7 @@ mod traced_request;
 
 pub use engine::EngineMetrics;
 pub use histogram::Histogram;
+pub(crate) use http_requests::method_label;
 pub use logging::LoggingStatLogger;
 pub use prometheus::PrometheusStatLogger;
 pub use stats::{FinishedRequestStats, IterationStats, RequestStateStats, StructuredEnds};

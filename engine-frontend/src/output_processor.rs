@@ -1,5 +1,6 @@
 //! From the core's tokens to text: detokenization, stop strings, logprobs, streams.
 
+mod answer_budget;
 mod request_state;
 
 use std::collections::HashMap;
@@ -19,6 +20,8 @@ use crate::metrics::{IterationStats, RequestStateStats, StructuredEnds};
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::parallel_sampling::ParentRequest;
 use crate::request_output_collector::RequestOutputCollector;
+pub use answer_budget::AnswerBudget;
+pub(crate) use answer_budget::MAX_ANSWER_BYTES;
 use request_state::RequestState;
 
 /// All requests in flight, by internal id.
@@ -60,11 +63,12 @@ impl OutputProcessor {
     }
 
     /// Registers a request before it is sent, so that no output can arrive for an unknown one.
-    /// Returns the requests to send: `n` children where `n > 1`.
+    /// Returns the requests to send: `n` children where `n > 1`. Their answers take from `budget`.
     pub fn add_request(
         &mut self,
         inputs: ProcessedInputs,
         queue: &Arc<RequestOutputCollector>,
+        budget: &AnswerBudget,
     ) -> Vec<EngineCoreRequest> {
         let ProcessedInputs {
             request,
@@ -72,14 +76,17 @@ impl OutputProcessor {
             prompt,
             callers_fields,
             thinking,
+            stop_strings,
         } = inputs;
         let external = request
             .external_req_id
             .clone()
             .unwrap_or_else(|| request.request_id.clone());
         // Shared by the children, of which there may be thousands.
-        let prompt_token_ids: Arc<[u32]> = request.prompt_token_ids.as_slice().into();
+        let prompt_token_ids = Arc::clone(request.prompt_token_ids.as_arc());
         let tokenizer = self.tokenizer.clone();
+        let detokenizer =
+            IncrementalDetokenizer::with_thinking(&tokenizer, &request, thinking, stop_strings);
         let n = request.sampling_params.n;
         let stop_token_ids = match &callers_fields {
             Some(_) => model_stop_token_ids(&tokenizer, &request.sampling_params),
@@ -98,7 +105,8 @@ impl OutputProcessor {
                 callers_fields: callers_fields.clone(),
                 model_stop_token_ids: stop_token_ids.clone(),
                 structured_output_complete: None,
-                detokenizer: IncrementalDetokenizer::with_thinking(&tokenizer, request, thinking),
+                detokenizer: detokenizer.clone(),
+                budget: budget.clone(),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
                 num_cached_tokens: 0,
                 // A replayed request's tokens were given out before.
@@ -134,6 +142,10 @@ impl OutputProcessor {
             }
             if let Some(error) = request_error(output) {
                 reqs_to_abort.extend(self.fail_request(&output.request_id, error));
+            } else if let Err(error) = self.charge(output) {
+                reqs_to_abort.extend(self.fail_request(&output.request_id, error));
+                // The core works on it still.
+                reqs_to_abort.push(output.request_id.clone());
             } else if self.process_output(output) == Some(true) {
                 reqs_to_abort.push(output.request_id.clone());
             }
@@ -141,10 +153,17 @@ impl OutputProcessor {
         reqs_to_abort
     }
 
+    /// Takes what an output adds to its request's answers from what these may take.
+    fn charge(&self, output: &EngineCoreOutput) -> Result<(), RequestError> {
+        let state = self.request_states.get(&output.request_id);
+        state.map_or(Ok(()), |state| state.budget.charge(output))
+    }
+
     /// Returns whether the core must be told to stop; `None` for an unknown request.
     fn process_output(&mut self, output: &EngineCoreOutput) -> Option<bool> {
         let state = self.request_states.get_mut(&output.request_id)?;
         self.num_generation_tokens += output.new_token_ids.len() as u64;
+        state.queue.count_tokens(output.new_token_ids.len());
         state
             .stats
             .update(output, self.timestamp, &mut self.iteration_stats);

@@ -90,17 +90,29 @@ impl RequestOutput {
         }
         self.num_cached_tokens = self.num_cached_tokens.max(next.num_cached_tokens);
         for completion in next.outputs {
-            match self
-                .outputs
-                .iter_mut()
-                .find(|o| o.index == completion.index)
-            {
-                Some(held) if aggregate => held.append(completion),
-                Some(held) => *held = completion,
-                None => self.outputs.push(completion),
+            let index = completion.index;
+            match self.outputs.binary_search_by_key(&index, |o| o.index) {
+                Ok(at) if aggregate => self.outputs[at].append(completion),
+                Ok(at) => self.outputs[at] = completion,
+                Err(at) => self.outputs.insert(at, completion),
             }
         }
-        self.outputs.sort_by_key(|output| output.index);
+    }
+
+    /// About how many bytes there are to read.
+    pub(crate) fn num_bytes(&self) -> usize {
+        /// Of a logprob, with its token's text and bytes.
+        const LOGPROB_BYTES: usize = 128;
+        let logprobs = |positions: &[PositionLogprobs]| -> usize {
+            positions.iter().map(|p| p.len() * LOGPROB_BYTES).sum()
+        };
+        let of_answer = |output: &CompletionOutput| {
+            let positions = output.logprobs.as_deref().unwrap_or_default();
+            output.text.len() + size_of_val(&*output.token_ids) + logprobs(positions)
+        };
+        let prompt = self.prompt_logprobs.iter().flatten().flatten();
+        let prompt: usize = prompt.map(|p| p.len() * LOGPROB_BYTES).sum();
+        prompt + self.outputs.iter().map(of_answer).sum::<usize>()
     }
 }
 

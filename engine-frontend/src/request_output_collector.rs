@@ -1,11 +1,12 @@
 //! The hand-over point between the output handler and the one who reads a request's stream.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
 use crate::error::GenerateError;
 use crate::outputs::RequestOutput;
+use crate::token_usage::TokenUsage;
 
 /// Holds at most one output. Where the reader lags, the next output is merged into the one that
 /// waits: deltas are appended, cumulative outputs replaced. So a slow reader costs the memory of
@@ -15,6 +16,7 @@ pub struct RequestOutputCollector {
     aggregate: bool,
     slot: Mutex<Slot>,
     ready: Notify,
+    usage: Option<Arc<TokenUsage>>,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +34,21 @@ impl RequestOutputCollector {
             aggregate,
             slot: Mutex::default(),
             ready: Notify::new(),
+            usage: None,
+        }
+    }
+
+    /// The same, with a count of the answer's tokens as they come.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Option<Arc<TokenUsage>>) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// Counts tokens that the core has made, whether or not they are handed over.
+    pub(crate) fn count_tokens(&self, tokens: usize) {
+        if let Some(usage) = &self.usage {
+            usage.add_completion_tokens(tokens);
         }
     }
 

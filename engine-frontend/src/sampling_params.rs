@@ -3,7 +3,7 @@
 //! Ranges are vLLM V1's. Everything is checked here, before a request travels, so that the core
 //! can rely on it; what the core nevertheless finds wrong ends that one request.
 
-use protocol::SamplingParams;
+use protocol::{SamplingParams, Shared};
 use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
@@ -15,6 +15,13 @@ pub(crate) const MAX_N_SEQUENCES: u32 = 16_384;
 pub(crate) const MAX_LOGPROB_TOKEN_IDS: usize = 128;
 /// Most entries of `bad_words`, and most token sequences that they turn into.
 pub(crate) const MAX_BAD_WORDS: usize = 128;
+/// Most bytes of a stop string, and of an entry of `bad_words`: longer ones are no text that a model writes by
+/// itself.
+pub(crate) const MAX_TEXT_BYTES: usize = 1 << 10;
+/// Most bytes of all stop strings, and of all `bad_words`. What finds stop strings takes some 20 times as much.
+pub(crate) const MAX_TEXTS_BYTES: usize = 16 << 10;
+/// Most ids in `stop_token_ids`: every new token is looked for among them.
+pub(crate) const MAX_STOP_TOKEN_IDS: usize = 1024;
 /// The least signed integer of 64 bits, and the first number above the unsigned ones.
 const I64_MIN: f64 = -9_223_372_036_854_775_808.0;
 const U64_END: f64 = 18_446_744_073_709_551_616.0;
@@ -152,6 +159,13 @@ pub(crate) fn verify_lengths(p: &SamplingParams) -> Result<(), ValidationError> 
 }
 
 fn verify_stops(p: &SamplingParams, limits: &ModelLimits) -> Result<(), ValidationError> {
+    verify_texts("stop", &p.stop)?;
+    check(
+        p.stop_token_ids.len() <= MAX_STOP_TOKEN_IDS,
+        "stop_token_ids",
+        format!("{} ids", p.stop_token_ids.len()),
+        &format!("a list of at most {MAX_STOP_TOKEN_IDS} token ids"),
+    )?;
     if p.stop.iter().any(String::is_empty) {
         return Err(ValidationError::field(
             "stop",
@@ -167,6 +181,37 @@ fn verify_stops(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Validati
         ));
     }
     verify_ids("stop_token_ids", &p.stop_token_ids, limits)
+}
+
+/// Checks how long texts are that are looked for in answers.
+fn verify_texts(name: &str, texts: &[String]) -> Result<(), ValidationError> {
+    let longest = texts.iter().map(String::len).max().unwrap_or(0);
+    check(
+        longest <= MAX_TEXT_BYTES,
+        name,
+        format!("one of {longest} bytes"),
+        &format!("made of texts of at most {MAX_TEXT_BYTES} bytes each"),
+    )?;
+    let all: usize = texts.iter().map(String::len).sum();
+    check(
+        all <= MAX_TEXTS_BYTES,
+        name,
+        format!("{all} bytes"),
+        &format!("made of texts of at most {MAX_TEXTS_BYTES} bytes together"),
+    )
+}
+
+/// Checks that a list of ids isn't longer than the vocabulary, in which case it has some of them twice.
+fn verify_list_len(name: &str, len: usize, limits: &ModelLimits) -> Result<(), ValidationError> {
+    check(
+        len <= limits.vocab_size as usize,
+        name,
+        format!("{len} ids"),
+        &format!(
+            "a list of at most as many token ids as the vocabulary has, {}",
+            limits.vocab_size
+        ),
+    )
 }
 
 /// Checks how many logprobs per token the field `name` asks for.
@@ -228,6 +273,7 @@ fn verify_logprobs(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Valid
 }
 
 fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), ValidationError> {
+    verify_list_len("logit_bias", p.logit_bias.len(), limits)?;
     for &(id, bias) in &p.logit_bias {
         check_id("logit_bias", id, limits)?;
         check(
@@ -244,6 +290,7 @@ fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Va
             "[]",
             "absent or a non-empty list of token ids",
         )?;
+        verify_list_len("allowed_token_ids", ids.len(), limits)?;
         verify_ids("allowed_token_ids", ids, limits)?;
     }
     check(
@@ -252,6 +299,7 @@ fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Va
         format!("{} words", p.bad_words.len()),
         "a list of at most 128 words",
     )?;
+    verify_texts("bad_words", &p.bad_words)?;
     if p.bad_words.iter().any(String::is_empty) {
         return Err(ValidationError::field(
             "bad_words",
@@ -262,7 +310,7 @@ fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Va
     if let Some(args) = &p.extra_args {
         let map: Map<String, Value> = serde_json::from_str(args).map_err(|error| {
             let message = format!("extra_args must be a JSON object: {}", json_problem(&error));
-            ValidationError::field("extra_args", args, message)
+            ValidationError::field("extra_args", &**args, message)
         })?;
         map.values().try_for_each(verify_extra_arg)?;
     }
@@ -324,10 +372,26 @@ fn normalise(p: &mut SamplingParams) -> Result<(), ValidationError> {
         );
         p.temperature = MIN_TEMPERATURE;
     }
-    for (_, bias) in &mut p.logit_bias {
-        *bias = bias.clamp(-100.0, 100.0);
+    if p.logit_bias.iter().any(|(_, bias)| bias.abs() > 100.0) {
+        let clamped = p.logit_bias.iter();
+        p.logit_bias = clamped
+            .map(|&(id, bias)| (id, bias.clamp(-100.0, 100.0)))
+            .collect();
+    }
+    if let Some(ids) = &mut p.allowed_token_ids {
+        ascend(ids);
     }
     Ok(())
+}
+
+/// Sorts ids, and drops those that are there twice.
+fn ascend(ids: &mut Shared<[u32]>) {
+    if !ids.is_sorted_by(|a, b| a < b) {
+        let mut ascending = ids.to_vec();
+        ascending.sort_unstable();
+        ascending.dedup();
+        *ids = ascending.into();
+    }
 }
 
 #[cfg(test)]

@@ -166,6 +166,7 @@ fn with_chat_template(tokenizer: Tokenizer, template: &str) -> Result<Tokenizer,
 fn launch_options(args: &EngineArgs) -> LaunchOptions {
     LaunchOptions {
         engine_core: args.engine_core.clone(),
+        no_sandbox: args.no_sandbox,
         ..LaunchOptions::default()
     }
 }

@@ -20,7 +20,7 @@ use protocol::{EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest};
 use tokio::task::AbortHandle;
 
 use crate::async_llm::{BoxFuture, CoreClient};
-use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError, EngineDeadError};
+use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError, EngineDeadError, Frame};
 use in_flight::InFlight;
 pub use source::CoreSource;
 use watch::watch;
@@ -40,6 +40,8 @@ pub struct SupervisorOptions {
 pub enum CoreHealth {
     /// It works, or has nothing to do.
     Healthy,
+    /// It is paused: requests wait until it is resumed.
+    Paused,
     /// It has work and shows no sign of life.
     Stalled,
     /// It is gone, and another one starts.
@@ -141,6 +143,21 @@ impl SupervisedCore {
         self.state().client.as_ref().and_then(|c| c.process_id())
     }
 
+    /// Calls a method of the core that there is now. What it changed is lost with that core.
+    ///
+    /// # Errors
+    /// The core doesn't know the method or fails at it, or there is none.
+    pub async fn call_utility(
+        &self,
+        method: &str,
+        args: &[serde_json::Value],
+    ) -> Result<serde_json::Value, EngineCoreClientError> {
+        match self.client() {
+            Some(client) => client.call_utility(method, args).await,
+            None => Err(EngineCoreClientError::EngineDead(self.state().why_gone())),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // The books are consistent between any two calls into them.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -183,29 +200,59 @@ impl State {
     /// noticed.
     fn send_next(&mut self) {
         let Some(client) = &self.client else { return };
-        for request in self.in_flight.next_to_send(Instant::now()) {
-            let _ = client.add_request(request);
+        let next = self.in_flight.next_to_send(Instant::now());
+        if !next.is_empty() {
+            let _ = CoreClient::add_requests(&**client, next);
         }
+    }
+
+    /// Takes new requests into the books, and sends them if this is the core that their frames are for. Else
+    /// they wait for the next one.
+    fn add(
+        &mut self,
+        requests: Vec<EngineCoreRequest>,
+        frames: Option<(Arc<EngineCoreClient>, Vec<Frame>)>,
+    ) -> Result<(), EngineCoreClientError> {
+        if self.health == CoreHealth::Dead {
+            return Err(EngineCoreClientError::EngineDead(self.why_gone()));
+        }
+        let to_send = frames.filter(|(client, _)| {
+            let is_same = |current: &Arc<EngineCoreClient>| Arc::ptr_eq(current, client);
+            self.in_flight.is_open() && self.client.as_ref().is_some_and(is_same)
+        });
+        let is_sent = to_send.is_some();
+        if let Some((client, frames)) = to_send {
+            for frame in frames {
+                // A core that is just gone: the requests wait for the next one.
+                let _ = client.send_frame(frame);
+            }
+        }
+        for request in requests {
+            self.in_flight.add(request, is_sent);
+        }
+        if !is_sent {
+            self.send_next();
+        }
+        Ok(())
     }
 }
 
 impl CoreClient for SupervisedCore {
     fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
-        let mut state = self.state();
-        if let Some(client) = state.client.clone().filter(|_| state.in_flight.is_open()) {
-            // Sent first: a request that doesn't fit a frame is its caller's error and no more.
-            match client.add_request(request.clone()) {
-                // A core that is just gone: the request waits for the next one.
-                Ok(()) | Err(EngineCoreClientError::EngineDead(_)) => {}
-                Err(error) => return Err(error),
+        self.add_requests(vec![request])
+    }
+
+    fn add_requests(&self, requests: Vec<EngineCoreRequest>) -> Result<(), EngineCoreClientError> {
+        // Encoded without the lock, which every output needs. First: a request that doesn't fit a frame is its
+        // caller's error and no more.
+        let frames = match self.client() {
+            Some(client) => {
+                let frames = client.encode(requests.clone())?;
+                Some((client, frames))
             }
-            state.in_flight.add(request, true);
-        } else if state.health == CoreHealth::Dead {
-            return Err(EngineCoreClientError::EngineDead(state.why_gone()));
-        } else {
-            state.in_flight.add(request, false);
-        }
-        Ok(())
+            None => None,
+        };
+        self.state().add(requests, frames)
     }
 
     fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError> {

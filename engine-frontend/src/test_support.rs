@@ -1,5 +1,7 @@
 //! What the tests of several files need: a small tokenizer and a core without a process.
 
+pub(crate) mod allocations;
+
 use std::sync::{Arc, Mutex};
 
 use protocol::{
@@ -126,6 +128,7 @@ pub(crate) fn ready(max_model_len: u32) -> EngineCoreReadyResponse {
         num_threads: 1,
         max_num_seqs: 8,
         max_num_batched_tokens: 64,
+        max_num_queued_reqs: None,
         max_logprobs: 20,
     }
 }
@@ -206,12 +209,17 @@ impl CoreClient for FakeClient {
 
 /// An engine whose core is the test.
 pub(crate) fn fake_engine(max_model_len: u32) -> (AsyncLLM, FakeCore) {
+    fake_engine_with(ready(max_model_len))
+}
+
+/// The same where it says this when it is ready.
+pub(crate) fn fake_engine_with(ready: EngineCoreReadyResponse) -> (AsyncLLM, FakeCore) {
     let (told_sender, told) = mpsc::unbounded_channel();
     let (outputs, outputs_receiver) = mpsc::unbounded_channel();
     let client = Arc::new(FakeClient {
         told: Mutex::new(told_sender),
         outputs: tokio::sync::Mutex::new(outputs_receiver),
     });
-    let engine = AsyncLLM::new(client, ready(max_model_len), tokenizer());
+    let engine = AsyncLLM::new(client, ready, tokenizer());
     (engine, FakeCore { told, outputs })
 }

@@ -3,14 +3,20 @@
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use structured_output::CancelFlag;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 
+use crate::cancel_on_drop::CancelOnDrop;
+
 /// Most threads that tokenize. Each of them keeps a cache of the words that it has seen, so their
 /// number bounds the memory.
 const MAX_THREADS: usize = 4;
+
+/// Most threads that serve connections and streams.
+const MAX_WORKERS: usize = 8;
 
 /// Blocking threads that do something else: one reads the input of a batch, or parses the large
 /// bodies of a server.
@@ -23,7 +29,7 @@ const OTHER_BLOCKING_THREADS: usize = 1;
 /// The system has no more threads or files.
 pub fn frontend_runtime() -> std::io::Result<Runtime> {
     let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(num_workers())
         .max_blocking_threads(num_threads() + OTHER_BLOCKING_THREADS)
         .enable_all()
         .build()?;
@@ -32,6 +38,12 @@ pub fn frontend_runtime() -> std::io::Result<Runtime> {
     drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
     drop(inside);
     Ok(runtime)
+}
+
+/// Threads that serve connections and streams: a quarter of the cores, for the engine core has the others, but
+/// two at least, so that one that is busy holds up nobody.
+fn num_workers() -> usize {
+    available_parallelism().map_or(2, |cores| (cores.get() / 4).clamp(2, MAX_WORKERS))
 }
 
 /// At least two: one is for what is small.
@@ -62,15 +74,17 @@ impl TokenizerThreads {
     }
 
     /// Runs `work` on an input of `bytes` when a thread is free. A dropped future that waits for
-    /// one runs nothing.
+    /// one runs nothing; one whose work has begun sets its flag.
     ///
     /// # Errors
     /// It panicked.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         bytes: usize,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(&CancelFlag) -> T + Send + 'static,
     ) -> Result<T, JoinError> {
+        let cancel = CancelOnDrop::new();
+        let flag = cancel.flag();
         // These fail only where a semaphore is closed, which none ever is.
         let large = match bytes > LARGE {
             true => self.for_large.clone().acquire_owned().await.ok(),
@@ -80,7 +94,7 @@ impl TokenizerThreads {
         spawn_blocking(move || {
             // Given back by the thread: its future may be dropped before.
             let _permits = (large, permit);
-            work()
+            work(&flag)
         })
         .await
     }
@@ -108,7 +122,7 @@ mod tests {
             for _ in 0..16 * k {
                 let (threads, counts, barrier) = (threads.clone(), counts.clone(), barrier.clone());
                 callers.spawn(async move {
-                    let work = move || {
+                    let work = move |_: &CancelFlag| {
                         let running = counts.0.fetch_add(1, Ordering::SeqCst) + 1;
                         counts.1.fetch_max(running, Ordering::SeqCst);
                         barrier.wait();
@@ -132,18 +146,42 @@ mod tests {
             let held = Arc::new(std::sync::Mutex::new(held));
             for _ in 0..16 {
                 let (threads, held) = (threads.clone(), held.clone());
-                let work = move || {
+                let work = move |_: &CancelFlag| {
                     let _ = held.lock().unwrap().recv();
                 };
                 callers.spawn(async move { threads.run(LARGE + 1, work).await.unwrap() });
             }
             for _ in 0..100 {
                 tokio::task::yield_now().await;
-                assert_eq!(threads.run(LARGE, || 7).await.unwrap(), 7);
+                assert_eq!(threads.run(LARGE, |_| 7).await.unwrap(), 7);
             }
             drop(release);
             callers.join_all().await;
         });
+    }
+
+    /// Whether a time is over or a client is gone: what is under way is told, what waits never begins.
+    #[tokio::test]
+    async fn a_dropped_future_ends_its_work() {
+        let threads = TokenizerThreads::new();
+        let (started, has_started) = tokio::sync::oneshot::channel();
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        let endless = threads.run(0, move |cancel| {
+            started.send(()).unwrap();
+            while !cancel.is_cancelled() {
+                std::thread::yield_now();
+            }
+            ended.send(()).unwrap();
+        });
+        tokio::select! {
+            biased;
+            _ = endless => unreachable!(),
+            begun = has_started => begun.unwrap(),
+        }
+        has_ended.recv().unwrap();
+        // One that is never asked does nothing.
+        drop(threads.run(0, |_| panic!("nobody waits for it")));
+        assert_eq!(threads.run(0, |_| 7).await.unwrap(), 7);
     }
 
     #[test]

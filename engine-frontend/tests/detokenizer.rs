@@ -42,7 +42,7 @@ fn load(tokenizer_json: &str) -> Arc<Tokenizer> {
 
 fn request(prompt: &[u32], sampling_params: SamplingParams) -> EngineCoreRequest {
     EngineCoreRequest {
-        prompt_token_ids: prompt.to_vec(),
+        prompt_token_ids: prompt.into(),
         sampling_params,
         ..EngineCoreRequest::default()
     }
@@ -262,7 +262,7 @@ proptest! {
     fn stop_strings_are_found_as_by_plain_search((steps, stop, min_tokens, include) in steps()) {
         let tokenizer = load(BYTE_LEVEL);
         let params = SamplingParams {
-            stop: stop.clone(),
+            stop: stop.clone().into(),
             min_tokens: min_tokens as u32,
             include_stop_str_in_output: include,
             ..SamplingParams::default()

@@ -9,12 +9,14 @@ use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use engine_frontend::engine_core_client::{
     EngineCoreClient, EngineCoreClientError, EngineCoreStartupError, EngineDeadError,
 };
+use engine_frontend::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 use fake_engine_core::{LONG, get_ready, ready, step};
 use protocol::codec::{CodecError, MAX_FRAME, encode_frame};
 use protocol::handshake::HandshakeError;
@@ -25,7 +27,7 @@ use serde_json::json;
 fn request(request_id: &str) -> EngineCoreRequest {
     EngineCoreRequest {
         request_id: request_id.to_owned(),
-        prompt_token_ids: vec![1, 2, 3],
+        prompt_token_ids: vec![1, 2, 3].into(),
         ..EngineCoreRequest::default()
     }
 }
@@ -286,7 +288,7 @@ async fn a_truncated_frame_ends_the_connection() {
 async fn a_request_that_does_not_fit_fails_alone() {
     let (client, core) = connect(|mut reader, _writer| next(&mut reader)).await;
     let mut large = request("large");
-    large.prompt_token_ids = vec![u32::MAX; 20_000_000];
+    large.prompt_token_ids = vec![u32::MAX; 20_000_000].into();
     assert!(matches!(
         client.add_request(large),
         Err(EngineCoreClientError::Codec(
@@ -441,4 +443,38 @@ async fn shutdown_leaves_a_core_that_was_started_by_hand() {
         Err(died("it was shut down").into())
     );
     assert_eq!(client.shutdown(0.0).await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_core_is_not_healthy_whoever_paused_it() {
+    let paused = Arc::new(AtomicBool::new(false));
+    let says = Arc::clone(&paused);
+    let (client, core) = connect(move |mut reader, mut writer| {
+        while let Some(EngineCoreRequestType::Utility(call)) = reader.read().unwrap() {
+            assert_eq!(call.method, "heartbeat");
+            let paused = says.load(Ordering::Relaxed);
+            let state = json!({"beats": 1, "runnable": false, "paused": paused});
+            let result = UtilityResult::Success(state.to_string());
+            writer.write(&answer(call.call_id, result)).unwrap();
+        }
+    })
+    .await;
+    let source = CoreSource::Connect("/nonexistent".into(), LONG);
+    let options = SupervisorOptions {
+        max_restarts: 0,
+        health_stall: LONG,
+    };
+    let supervised = SupervisedCore::new(client, source, options);
+    for (pause, health) in [
+        (true, CoreHealth::Paused),
+        (false, CoreHealth::Healthy),
+        (true, CoreHealth::Paused),
+    ] {
+        paused.store(pause, Ordering::Relaxed);
+        while supervised.health() != health {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    drop(supervised);
+    core.join().unwrap();
 }

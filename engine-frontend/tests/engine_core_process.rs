@@ -159,7 +159,7 @@ fn kill(process_id: u32) {
 fn request(request_id: &str) -> EngineCoreRequest {
     EngineCoreRequest {
         request_id: request_id.to_owned(),
-        prompt_token_ids: vec![5],
+        prompt_token_ids: vec![5].into(),
         ..EngineCoreRequest::default()
     }
 }

@@ -26,7 +26,7 @@ use crate::config::EngineConfig;
 use crate::transport::TransportError;
 
 /// Version of the messages of this crate: raised with every change of a type in it.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Version of this build, as in `Cargo.toml`.
 pub const BUILD_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -107,6 +107,8 @@ pub struct EngineCoreReadyResponse {
     pub max_num_seqs: u32,
     /// See `max_num_seqs`.
     pub max_num_batched_tokens: u32,
+    /// Most requests that wait beside those; `None` is no limit.
+    pub max_num_queued_reqs: Option<u32>,
     /// Most logprobs per token; -1 is no limit.
     pub max_logprobs: i32,
 }

@@ -20,7 +20,7 @@
 //!
 //! let request = EngineCoreRequestType::Add(Box::new(EngineCoreRequest {
 //!     request_id: "cmpl-1".to_owned(),
-//!     prompt_token_ids: vec![1, 2, 3],
+//!     prompt_token_ids: [1, 2, 3].into(),
 //!     sampling_params: SamplingParams { max_tokens: Some(8), ..SamplingParams::default() },
 //!     ..EngineCoreRequest::default()
 //! }));
@@ -35,6 +35,8 @@ pub mod handshake;
 mod output;
 mod request;
 mod sampling_params;
+mod shared;
+mod siblings;
 mod stats;
 mod structured_output;
 pub mod transport;
@@ -58,6 +60,8 @@ pub use request::{EngineCoreRequest, EngineCoreRequestType};
 pub use sampling_params::{
     LogprobsMode, RepetitionDetection, RequestOutputKind, SamplingParams, ThinkingTokens,
 };
+pub use shared::Shared;
+pub use siblings::{Sibling, Siblings};
 pub use stats::{PrefixCacheStats, SchedulerStats, SpecDecodingStats, StructuredOutputStats};
 pub use structured_output::{
     PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::sampling_params::SamplingParams;
+use crate::shared::Shared;
+use crate::siblings::Siblings;
 use crate::utility::UtilityRequest;
 
 /// One frame from the frontend to the core.
@@ -20,9 +22,12 @@ pub enum EngineCoreRequestType {
         /// Seconds to wait for requests in flight.
         drain_seconds: f64,
     },
+    /// Generate, for each of these.
+    AddMany(Box<Siblings>),
 }
 
-/// One request for text, as the core sees it: tokens in, tokens out.
+/// One request for text, as the core sees it: tokens in, tokens out. What may be large is [`Shared`] with its
+/// [`Siblings`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EngineCoreRequest {
     /// Internal id, unique among all requests in flight.
@@ -30,7 +35,7 @@ pub struct EngineCoreRequest {
     /// The caller's id, for logs.
     pub external_req_id: Option<String>,
     /// The prompt; never empty.
-    pub prompt_token_ids: Vec<u32>,
+    pub prompt_token_ids: Shared<[u32]>,
     /// Tokens that were generated before (by a core that died). They count as output everywhere:
     /// limits, penalties, noise index. They are not emitted again.
     pub output_token_ids: Vec<u32>,
@@ -48,7 +53,7 @@ pub struct EngineCoreRequest {
     /// Lower runs earlier, under the priority policy.
     pub priority: i64,
     /// Distributed-tracing headers, for logs.
-    pub trace_headers: Vec<(String, String)>,
+    pub trace_headers: Shared<[(String, String)]>,
     /// Where the prompt leaves the model's thinking, for requests whose sampling parameters have
     /// `thinking_tokens`: `Some(false)` is open, so a constraint begins after the tokens that
     /// close it; `Some(true)` is closed or switched off, so it begins with the first token. `None`

@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::shared::Shared;
 use crate::structured_output::StructuredOutputsParams;
 
 /// Sampling parameters of one request, after validation by the frontend.
 ///
 /// Field names, defaults and ranges are vLLM V1's. The frontend fills what depends on the model
 /// (`eos_token_id`, `bad_words_token_ids`, `seed`, `max_tokens`) before the request travels.
+///
+/// What may be large is [`Shared`], so that a clone takes about half a kilobyte.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplingParams {
     /// Number of answers, `1..=16384`. The frontend splits `n > 1` into that many requests
@@ -32,9 +35,9 @@ pub struct SamplingParams {
     /// a replay of the request gives the same tokens.
     pub seed: Option<u64>,
     /// Strings that end the request. Matched by the frontend on detokenized text.
-    pub stop: Vec<String>,
+    pub stop: Shared<[String]>,
     /// Token ids that end the request.
-    pub stop_token_ids: Vec<u32>,
+    pub stop_token_ids: Shared<[u32]>,
     /// End-of-text token, or `None` where `ignore_eos` is set or the model has none.
     pub eos_token_id: Option<u32>,
     /// Whether the end-of-text token is an ordinary token for this request.
@@ -48,9 +51,9 @@ pub struct SamplingParams {
     /// Number of top logprobs per prompt token; -1 is the whole vocabulary.
     pub prompt_logprobs: Option<i32>,
     /// Report the logprobs of exactly these ids (besides the sampled one), at most 128.
-    pub logprob_token_ids: Option<Vec<u32>>,
+    pub logprob_token_ids: Option<Shared<[u32]>>,
     /// Report prompt logprobs of exactly these ids (besides the prompt's own).
-    pub prompt_logprob_token_ids: Option<Vec<u32>>,
+    pub prompt_logprob_token_ids: Option<Shared<[u32]>>,
     /// First prompt position whose logprobs are reported.
     pub prompt_logprob_start: u32,
     /// Whether the frontend turns tokens into text.
@@ -66,26 +69,26 @@ pub struct SamplingParams {
     /// Tokens between two streamed outputs; the first and the last are always sent.
     pub stream_interval: Option<u32>,
     /// Added to the logits of these ids; values within `-100..=100`.
-    pub logit_bias: Vec<(u32, f32)>,
-    /// Only these ids may be sampled.
-    pub allowed_token_ids: Option<Vec<u32>>,
+    pub logit_bias: Shared<[(u32, f32)]>,
+    /// Only these ids may be sampled. They ascend, each once.
+    pub allowed_token_ids: Option<Shared<[u32]>>,
     /// Words that must not appear, as the caller gave them.
-    pub bad_words: Vec<String>,
+    pub bad_words: Shared<[String]>,
     /// `bad_words` as token sequences, with and without a leading space.
-    pub bad_words_token_ids: Vec<Vec<u32>>,
+    pub bad_words_token_ids: Shared<[Vec<u32>]>,
     /// Most tokens of thinking before the end-of-thinking tokens are forced.
     pub thinking_token_budget: Option<u32>,
     /// The tokens that open and close thinking; present where a budget is, and where a constraint
     /// may have to wait for the end of thinking.
     pub thinking_tokens: Option<ThinkingTokens>,
     /// What the output must be; `None` is free text.
-    pub structured_outputs: Option<StructuredOutputsParams>,
+    pub structured_outputs: Option<Shared<StructuredOutputsParams>>,
     /// End the request when its output repeats itself.
     pub repetition_detection: Option<RepetitionDetection>,
     /// Compute the whole prompt even where a cached prefix exists.
     pub skip_reading_prefix_cache: bool,
     /// JSON object for extensions of the core, carried as a string; nothing of ours reads it.
-    pub extra_args: Option<String>,
+    pub extra_args: Option<Shared<String>>,
 }
 
 impl Default for SamplingParams {
@@ -100,8 +103,8 @@ impl Default for SamplingParams {
             top_k: 0,
             min_p: 0.0,
             seed: None,
-            stop: Vec::new(),
-            stop_token_ids: Vec::new(),
+            stop: Shared::default(),
+            stop_token_ids: Shared::default(),
             eos_token_id: None,
             ignore_eos: false,
             max_tokens: Some(16),
@@ -117,10 +120,10 @@ impl Default for SamplingParams {
             include_stop_str_in_output: false,
             output_kind: RequestOutputKind::Cumulative,
             stream_interval: None,
-            logit_bias: Vec::new(),
+            logit_bias: Shared::default(),
             allowed_token_ids: None,
-            bad_words: Vec::new(),
-            bad_words_token_ids: Vec::new(),
+            bad_words: Shared::default(),
+            bad_words_token_ids: Shared::default(),
             thinking_token_budget: None,
             thinking_tokens: None,
             structured_outputs: None,

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-pub use address::PrivateAddress;
+pub use address::{PrivateAddress, bind_unix_listener};
 pub use blocking::{Closer, FrameReader, FrameWriter, Listener, Stream};
 
 use crate::codec::CodecError;

@@ -198,7 +198,7 @@ proptest! {
     #[test]
     fn random_frames(
         mut bytes in prop::collection::vec(any::<u8>(), 0..2000),
-        variant in 0..3_u8,
+        variant in 0..5_u8,
     ) {
         if let Some(first) = bytes.first_mut() {
             *first = variant;
@@ -208,4 +208,47 @@ proptest! {
         let (_, peak) = peak_of_decoding::<EngineCoreMessage>(&bytes);
         prop_assert!(peak <= MAX_FRAME);
     }
+}
+
+/// A request of 60 kB for 4,096 answers: the parameters are there once, in the frame and on either side of it.
+#[test]
+fn answers_to_one_request_share_its_parameters() {
+    const ANSWERS: u64 = 4096;
+    let request = EngineCoreRequest {
+        request_id: "cmpl-0123456789abcdef0123456789abcdef-0".to_owned(),
+        prompt_token_ids: (0..1000).collect(),
+        sampling_params: SamplingParams {
+            allowed_token_ids: Some((0..20_000).collect()),
+            seed: Some(1 << 40),
+            ..SamplingParams::default()
+        },
+        ..EngineCoreRequest::default()
+    };
+    let mut frame = Vec::new();
+    let ((), peak) = peak_of(|| {
+        let mut before = request.clone();
+        let mut siblings = Siblings::new(before.clone());
+        for index in 1..ANSWERS {
+            let mut child = request.clone();
+            child.request_id = format!("{index}_{}", request.request_id);
+            child.sampling_params.seed = Some((1 << 40) + index);
+            assert!(request.is_sibling(&child));
+            siblings.push(&before, child.clone());
+            before = child;
+        }
+        let message = EngineCoreRequestType::AddMany(Box::new(siblings));
+        encode_frame(&message, MAX_FRAME, &mut frame).unwrap();
+    });
+    assert!(peak < 4 << 20, "{peak}");
+    assert!(frame.len() < 512 << 10, "{}", frame.len());
+    let (requests, peak) = peak_of(|| {
+        let body = &frame[FRAME_HEADER..];
+        let EngineCoreRequestType::AddMany(siblings) = decode_body(body).unwrap() else {
+            panic!("another message");
+        };
+        siblings.into_requests().collect::<Vec<_>>()
+    });
+    assert_eq!(requests.len() as u64, ANSWERS);
+    // Some 900 bytes an answer. With parameters of their own it would be 340 MB.
+    assert!(peak < 8 << 20, "{peak}");
 }

@@ -204,7 +204,7 @@ fn a_message_that_does_not_fit_is_refused_by_its_sender() {
 fn a_message_that_its_receiver_would_refuse_is_not_sent() {
     let prompt = |length| {
         EngineCoreRequestType::Add(Box::new(EngineCoreRequest {
-            prompt_token_ids: vec![0; length],
+            prompt_token_ids: vec![0; length].into(),
             ..EngineCoreRequest::default()
         }))
     };
@@ -221,6 +221,39 @@ fn a_message_that_its_receiver_would_refuse_is_not_sent() {
         })
     );
     assert_eq!(decode_body(&frame[FRAME_HEADER..]), Ok(prompt(5_000_000)));
+}
+
+/// The sender counts what the receiver counts: what is just sent is just taken.
+#[test]
+fn a_sender_and_its_receiver_agree_on_the_limit() {
+    fn check<T>(message: impl Fn(usize) -> T, most: usize)
+    where
+        T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+    {
+        let mut frame = Vec::new();
+        encode_frame(&message(most), MAX_FRAME, &mut frame).unwrap();
+        assert_eq!(decode_body(&frame[FRAME_HEADER..]), Ok(message(most)));
+        let more = message(most + most / 50);
+        assert!(encode_frame(&more, MAX_FRAME, &mut frame).is_err());
+    }
+    // Three times as much while a list grows.
+    let of = |size: usize| MAX_FRAME / (3 * size) - 1000;
+    let ids = |count| EngineCoreRequestType::Abort(vec![String::new(); count]);
+    check(ids, of(size_of::<String>()));
+    let outputs = |count| {
+        EngineCoreMessage::Outputs(EngineCoreOutputs {
+            outputs: vec![EngineCoreOutput::default(); count],
+            ..EngineCoreOutputs::default()
+        })
+    };
+    check(outputs, of(size_of::<EngineCoreOutput>()));
+    let siblings = |count: usize| {
+        let first = EngineCoreRequest::default();
+        let mut siblings = Siblings::new(first.clone());
+        (1..count).for_each(|_| siblings.push(&first, first.clone()));
+        EngineCoreRequestType::AddMany(Box::new(siblings))
+    };
+    check(siblings, of(size_of::<Sibling>()));
 }
 
 #[test]

@@ -26,7 +26,8 @@ pub struct CompilerOptions {
     /// Folder in which indexes of vocabularies are kept, so that the next start reads what this
     /// one had to build: a file of some megabytes per vocabulary, named by its hash, made where it
     /// is missing, damaged or of another version. Default none. A folder that can't be read or
-    /// written costs time, and is no error.
+    /// written costs time, and is no error. What it holds is believed: name one that no other user can
+    /// write to.
     pub index_cache: Option<PathBuf>,
 }
 

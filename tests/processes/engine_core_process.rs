@@ -312,14 +312,14 @@ fn a_request_that_would_break_the_core_is_refused_alone() {
     let add = |prompt: Vec<u32>, params: SamplingParams| {
         EngineCoreRequestType::Add(Box::new(EngineCoreRequest {
             request_id: "bad".to_owned(),
-            prompt_token_ids: prompt,
+            prompt_token_ids: prompt.into(),
             sampling_params: params,
             ..EngineCoreRequest::default()
         }))
     };
     let too_long = vec![1; ready.max_model_len as usize];
     let bad_bias = SamplingParams {
-        logit_bias: vec![(u32::MAX, 1.0)],
+        logit_bias: vec![(u32::MAX, 1.0)].into(),
         ..greedy(1)
     };
     let bad_temperature = SamplingParams {
@@ -369,6 +369,12 @@ fn utilities_answer_and_unknown_ones_fail_alone() {
     assert_eq!(call("is_scheduler_paused", "[]"), success("false"));
     assert_eq!(call("pause_scheduler", "[\"keep\"]"), success("null"));
     assert_eq!(call("is_scheduler_paused", "[]"), success("true"));
+    // The loop notes it before it sleeps.
+    let paused = |heartbeat| match heartbeat {
+        UtilityResult::Success(state) => state.contains("\"paused\":true"),
+        UtilityResult::Failure(reason) => panic!("{reason}"),
+    };
+    while !paused(call("heartbeat", "[]")) {}
     assert_eq!(call("resume_scheduler", "[]"), success("null"));
     assert_eq!(call("is_scheduler_paused", "[]"), success("false"));
     assert_eq!(
@@ -397,6 +403,7 @@ fn utilities_answer_and_unknown_ones_fail_alone() {
         panic!("no heartbeat");
     };
     assert!(heartbeat.contains("\"runnable\":false"), "{heartbeat}");
+    assert!(heartbeat.contains("\"paused\":false"), "{heartbeat}");
 }
 
 #[test]

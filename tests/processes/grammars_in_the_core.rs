@@ -12,7 +12,7 @@ use crate::support::{Client, greedy, launch, small_config};
 
 fn constrained(constraint: StructuredOutputsConstraint) -> SamplingParams {
     SamplingParams {
-        structured_outputs: Some(StructuredOutputsParams::new(constraint)),
+        structured_outputs: Some(StructuredOutputsParams::new(constraint).into()),
         max_tokens: Some(40),
         temperature: 0.0,
         ..SamplingParams::default()
@@ -171,7 +171,8 @@ fn what_can_never_fit_is_refused_with_both_numbers() {
 fn many_requests_of_one_grammar_and_aborts_while_it_compiles() {
     let (_process, mut client, _) = launch(small_config());
     let mut params = constrained(StructuredOutputsConstraint::JsonObject);
-    params.structured_outputs.as_mut().unwrap().whitespace = Whitespace::Spaced;
+    let structured_outputs = params.structured_outputs.as_mut().unwrap();
+    structured_outputs.make_mut().whitespace = Whitespace::Spaced;
     let ids: Vec<String> = (0..30).map(|index| format!("r{index}")).collect();
     for id in &ids {
         client.add(id, params.clone());

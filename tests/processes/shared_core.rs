@@ -43,7 +43,7 @@ fn it_serves_several_clients_and_outlives_them() {
     // Its requests end with it: every block is free again.
     drop(first);
     let (mut third, _) = Client::new(connect(&address), None);
-    while !reset_prefix_cache(&mut third) {}
+    while !others_hold_no_block(&mut third) {}
     third.add("third", greedy(4));
     assert_eq!(third.finish("third").0.len(), 4);
 
@@ -52,22 +52,75 @@ fn it_serves_several_clients_and_outlives_them() {
     assert!(!address.exists(), "the socket file is removed");
 }
 
-/// Whether no request holds a block.
-fn reset_prefix_cache(client: &mut Client) -> bool {
+/// True where no request but this client's, which is over, holds a block.
+fn others_hold_no_block(client: &mut Client) -> bool {
+    client.add("probe", greedy(2));
+    loop {
+        let Some(EngineCoreMessage::Outputs(step)) = client.message() else {
+            panic!("the core is gone");
+        };
+        let is_over = step
+            .outputs
+            .iter()
+            .any(|output| output.request_id == "probe" && output.finish_reason.is_some());
+        if let Some(stats) = step.scheduler_stats.filter(|_| is_over) {
+            return stats.num_running_reqs == 0 && stats.kv_cache_usage == 0.0;
+        }
+    }
+}
+
+/// Calls a method of the core.
+fn call(client: &mut Client, method: &str, args: &str) -> UtilityResult {
     client.send(&EngineCoreRequestType::Utility(UtilityRequest {
         client_index: 0,
         call_id: 1,
-        method: "reset_prefix_cache".to_owned(),
-        args: "[]".to_owned(),
+        method: method.to_owned(),
+        args: args.to_owned(),
     }));
     loop {
         let Some(EngineCoreMessage::Outputs(outputs)) = client.message() else {
             panic!("the core is gone");
         };
         if let Some(output) = outputs.utility_output {
-            return output.result == UtilityResult::Success("true".to_owned());
+            return output.result;
         }
     }
+}
+
+#[test]
+fn a_guest_cannot_pause_resume_or_reset_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = folder.path().join("core.sock");
+    let _process = listen(&address);
+    let (mut first, _) = Client::new(connect(&address), None);
+    let (mut second, _) = Client::new(connect(&address), None);
+    first.add("first", greedy(200));
+    first.outputs();
+    for (method, args) in [
+        ("pause_scheduler", "[\"abort\", true]"),
+        ("pause_scheduler", "[\"keep\"]"),
+        ("pause_scheduler", "[\"wait\"]"),
+        ("resume_scheduler", "[]"),
+        ("reset_prefix_cache", "[]"),
+    ] {
+        let UtilityResult::Failure(reason) = call(&mut second, method, args) else {
+            panic!("{method}{args} was executed");
+        };
+        assert_eq!(
+            reason,
+            format!(
+                "Call to {method} method failed: this core is shared (--listen), and it would touch \
+                 the requests of other frontends; only a frontend that started its core may call it"
+            )
+        );
+    }
+    // It may look, and the other's request goes on to its end.
+    let success = |json: &str| UtilityResult::Success(json.to_owned());
+    assert_eq!(
+        call(&mut second, "is_scheduler_paused", "[]"),
+        success("false")
+    );
+    assert_eq!(first.finish("first").1, FinishReason::Length);
 }
 
 #[test]

@@ -157,6 +157,13 @@ impl<'a> Core<'a> {
                 request,
                 num_tokens: 0,
             }),
+            EngineCoreRequestType::AddMany(siblings) => {
+                let running = siblings.into_requests().map(|request| Running {
+                    request: Box::new(request),
+                    num_tokens: 0,
+                });
+                self.in_flight.extend(running);
+            }
             EngineCoreRequestType::Abort(ids) => self
                 .in_flight
                 .retain(|running| !ids.contains(&running.request.request_id)),
@@ -241,6 +248,7 @@ fn ready(arguments: &Arguments, tokenizer: &Tokenizer) -> EngineCoreReadyRespons
         num_threads: 1,
         max_num_seqs: arguments.max_num_seqs as u32,
         max_num_batched_tokens: 2048,
+        max_num_queued_reqs: None,
         max_logprobs: 20,
     }
 }

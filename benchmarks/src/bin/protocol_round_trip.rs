@@ -136,6 +136,7 @@ fn ready() -> EngineCoreReadyResponse {
         num_threads: 1,
         max_num_seqs: 256,
         max_num_batched_tokens: 2048,
+        max_num_queued_reqs: None,
         max_logprobs: 20,
     }
 }

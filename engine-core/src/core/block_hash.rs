@@ -1,7 +1,9 @@
 //! The hash chain that names full blocks: equal names, equal tokens from the start on.
 
 use std::num::NonZeroUsize;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
+
+use crate::shared_prefix::SharedPrefix;
 
 /// Name of a full block: a hash of its tokens and of everything before them.
 ///
@@ -42,11 +44,11 @@ impl BlockHasher {
     ///
     /// `H_i = hash(H_{i-1}, tokens_i, cache_salt where i = 0)`, with `NONE_HASH` before the first.
     /// Costs one BLAKE3 call over 4 * `block_size` bytes per new full block.
-    pub fn hash_new_full_blocks(
+    pub(crate) fn hash_new_full_blocks(
         &self,
         token_ids: &[u32],
         cache_salt: Option<&str>,
-        hashes: &mut Vec<BlockHash>,
+        hashes: &mut SharedPrefix<BlockHash>,
     ) {
         let Some(block_size) = self.block_size else {
             return;
@@ -56,8 +58,15 @@ impl BlockHasher {
         for tokens in unhashed.chunks_exact(block_size) {
             let salt = if hashes.is_empty() { cache_salt } else { None };
             let parent = hashes.last().copied().unwrap_or(*NONE_HASH);
-            hashes.push(hash_block(parent, tokens, salt));
+            hashes.extend([hash_block(parent, tokens, salt)]);
         }
+    }
+
+    /// The hashes of all full blocks of `token_ids`.
+    pub fn hash_full_blocks(&self, token_ids: &[u32], cache_salt: Option<&str>) -> Vec<BlockHash> {
+        let mut hashes = SharedPrefix::new(Arc::new([]));
+        self.hash_new_full_blocks(token_ids, cache_salt, &mut hashes);
+        hashes.to_vec()
     }
 }
 
@@ -81,13 +90,7 @@ mod tests {
     use super::*;
 
     fn hashes(token_ids: &[u32], salt: Option<&str>) -> Vec<BlockHash> {
-        let mut hashes = Vec::new();
-        BlockHasher::new(NonZeroUsize::new(4).unwrap()).hash_new_full_blocks(
-            token_ids,
-            salt,
-            &mut hashes,
-        );
-        hashes
+        BlockHasher::new(NonZeroUsize::new(4).unwrap()).hash_full_blocks(token_ids, salt)
     }
 
     #[test]
@@ -131,17 +134,16 @@ mod tests {
     fn hashing_piece_by_piece_is_hashing_at_once() {
         let tokens: Vec<u32> = (0..30).collect();
         let hasher = BlockHasher::new(NonZeroUsize::new(4).unwrap());
-        let mut piecewise = Vec::new();
+        let mut piecewise = SharedPrefix::new(Arc::new([]));
         for end in 0..=tokens.len() {
             hasher.hash_new_full_blocks(&tokens[..end], Some("s"), &mut piecewise);
         }
-        assert_eq!(piecewise, hashes(&tokens, Some("s")));
+        assert_eq!(*piecewise, hashes(&tokens, Some("s")));
     }
 
     #[test]
     fn a_disabled_hasher_hashes_nothing() {
-        let mut hashes = Vec::new();
-        BlockHasher::disabled().hash_new_full_blocks(&[1; 100], None, &mut hashes);
+        let hashes = BlockHasher::disabled().hash_full_blocks(&[1; 100], None);
         assert_eq!(hashes, []);
     }
 }

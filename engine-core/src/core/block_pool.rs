@@ -193,9 +193,7 @@ mod tests {
     /// Different hashes.
     fn hashes(count: usize) -> Vec<BlockHash> {
         let tokens: Vec<u32> = (0..count as u32).collect();
-        let mut hashes = Vec::new();
-        BlockHasher::new(NonZeroUsize::MIN).hash_new_full_blocks(&tokens, None, &mut hashes);
-        hashes
+        BlockHasher::new(NonZeroUsize::MIN).hash_full_blocks(&tokens, None)
     }
 
     fn free(pool: &BlockPool) -> Vec<u32> {

@@ -16,6 +16,7 @@ use protocol::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::engine::confinement::Confine;
 use crate::engine::core::{EngineCore, EngineCoreError};
 use crate::engine::core_input::{AbortRequests, CoreInput, ShutdownCause};
 use crate::engine::core_proc::EngineCoreProc;
@@ -81,14 +82,16 @@ impl ServeError {
     }
 }
 
-/// Serves the one frontend that started this process and waits at `address`.
+/// Serves the one frontend that started this process and waits at `address`. Call it before any thread
+/// is started, so that all are confined.
 ///
 /// # Errors
 /// See [`ServeError`]; the frontend was told, where it was there.
-pub fn run_connected(address: &Path) -> Result<(), ServeError> {
+pub fn run_connected(address: &Path, confine: &Confine) -> Result<(), ServeError> {
     let (mut reader, mut writer) = Stream::connect(address)?.split();
     let metadata = startup_handshake(&mut reader, &mut writer, HANDSHAKE_TIMEOUT)?;
     let config = metadata.config.ok_or(ServeError::NoConfiguration)?;
+    confine.before_loading(&config.model_config);
     let input_context = spawn_owner_input_thread(reader)?;
     let loaded = load_engine_core(&config, &mut |progress| {
         // The input thread notices when the frontend is gone.
@@ -108,6 +111,7 @@ pub fn run_connected(address: &Path) -> Result<(), ServeError> {
             );
         }
     };
+    confine.after_loading();
     let (mut process, server) = Server::new(loaded);
     // Ctrl-C at a terminal reaches both processes; what it means is for the frontend to say.
     server.handle_signals(config.shutdown_timeout_seconds, OnInterrupt::Ignore)?;
@@ -151,14 +155,21 @@ impl Drop for ExitWhenOrphaned {
     }
 }
 
-/// Loads the model, listens at `address` and serves every frontend that comes.
+/// Loads the model, listens at `address` and serves every frontend that comes. Call it before any
+/// thread is started, so that all are confined.
 ///
 /// # Errors
 /// See [`ServeError`].
-pub fn run_listening(address: &Path, config: &EngineConfig) -> Result<(), ServeError> {
+pub fn run_listening(
+    address: &Path,
+    config: &EngineConfig,
+    confine: &Confine,
+) -> Result<(), ServeError> {
     // First of all: an address in use must not cost a model's loading time.
     let listener = Listener::bind(address)?;
+    confine.before_loading(&config.model_config);
     let loaded = load_engine_core(config, &mut |progress| log_progress(&progress))?;
+    confine.after_loading();
     let (mut process, server) = Server::new(loaded);
     server.handle_signals(config.shutdown_timeout_seconds, OnInterrupt::End)?;
     tracing::info!(address = %address.display(), "ready");

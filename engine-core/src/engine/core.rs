@@ -9,7 +9,7 @@ use crossbeam_channel::Receiver;
 use protocol::{EngineCoreOutputs, FinishReason};
 
 use crate::core::block_hash::BlockHasher;
-use crate::core::sched::scheduler::Scheduler;
+use crate::core::sched::scheduler::{PauseState, Scheduler};
 use crate::engine::core_input::AbortRequests;
 use crate::request::{Request, RequestId};
 use crate::structured_output::StructuredOutputManager;
@@ -262,6 +262,11 @@ impl EngineCore {
     /// Whether a step has something to do; not where all requests wait for their grammars.
     pub fn has_work(&self) -> bool {
         self.scheduler.has_requests()
+    }
+
+    /// True while the scheduler takes no new requests, or none at all.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.scheduler.pause_state() != PauseState::Unpaused
     }
 
     /// The most steps of work that grammars took within one step, on which everybody waits.

@@ -85,7 +85,8 @@ impl EngineCoreProc {
 
     /// Takes everything that arrived; sleeps until something does when there is no work.
     fn process_input_queue(&mut self) {
-        self.heartbeat.beat(self.engine_core.has_work());
+        self.heartbeat
+            .beat(self.engine_core.has_work(), self.engine_core.is_paused());
         if !self.engine_core.has_work() {
             self.sleep_until_something_arrives();
         }

@@ -11,7 +11,7 @@ use crossbeam_channel::Sender;
 use protocol::transport::{FrameReader, TransportError};
 use protocol::{
     EngineCoreOutput, EngineCoreRequest, EngineCoreRequestType, FinishReason, RequestError,
-    RequestErrorCode, UtilityOutput, UtilityRequest, UtilityResult,
+    RequestErrorCode, SamplingParams, UtilityOutput, UtilityRequest, UtilityResult,
 };
 use serde_json::json;
 
@@ -20,9 +20,9 @@ use crate::engine::core_input::{AbortRequests, CoreInput, MAX_DRAIN, ShutdownCau
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::output_thread::OutputQueues;
 use crate::panic_message::panic_message;
-use crate::request::Request;
+use crate::request::{HashedPrompt, Request};
 use crate::sample::{VocabSizes, check_params};
-use crate::structured_output::StructuredOutputManager;
+use crate::structured_output::{NamedConstraint, StructuredOutputManager};
 
 /// What every input thread needs, whoever its client is.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub(crate) struct InputContext {
     pub(crate) structured_output_manager: Arc<StructuredOutputManager>,
 }
 
-/// Whether a client may end the process.
+/// Whether a client may end, pause, resume and reset the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ownership {
     /// The frontend started this core: it may, and its leaving does.
@@ -88,6 +88,42 @@ pub(crate) fn drain_time(seconds: f64) -> Duration {
     }
 }
 
+/// What is known of the request before, as far as its siblings share it.
+#[derive(Default)]
+struct SiblingBefore {
+    /// With ids that the model has.
+    prompt: Option<HashedPrompt>,
+    /// Good ones.
+    params: Option<SamplingParams>,
+    constraint: Option<NamedConstraint>,
+}
+
+impl SiblingBefore {
+    /// Checks parameters, of the same lists only once.
+    fn check_params(
+        &mut self,
+        params: &SamplingParams,
+        vocab: VocabSizes,
+        max_logprobs: i32,
+    ) -> Result<(), RequestError> {
+        let is_known = self.params.as_ref().is_some_and(|before| {
+            let (seed, max_tokens) = (params.seed, params.max_tokens);
+            let before = before.clone();
+            *params
+                == SamplingParams {
+                    seed,
+                    max_tokens,
+                    ..before
+                }
+        });
+        if !is_known {
+            check_params(params, vocab, max_logprobs)?;
+            self.params = Some(params.clone());
+        }
+        Ok(())
+    }
+}
+
 /// Tells the busy loop that a client left, however its thread ended.
 struct Leave<'a> {
     context: &'a InputContext,
@@ -117,14 +153,10 @@ impl InputContext {
     ) -> bool {
         let input = match message {
             EngineCoreRequestType::Add(request) => {
-                let request_id = request.request_id.clone();
-                match self.preprocess_add_request(*request, client_index) {
-                    Ok(request) => CoreInput::Add(Box::new(request)),
-                    Err(error) => {
-                        self.refuse(client_index, request_id, error);
-                        return true;
-                    }
-                }
+                return self.add(std::iter::once(*request), client_index);
+            }
+            EngineCoreRequestType::AddMany(siblings) => {
+                return self.add(siblings.into_requests(), client_index);
             }
             EngineCoreRequestType::Abort(request_ids) => {
                 let aborts = AbortRequests {
@@ -141,6 +173,12 @@ impl InputContext {
             EngineCoreRequestType::Utility(call) if call.method == "heartbeat" => {
                 // Answered here: that the loop doesn't answer is what it has to show.
                 self.answer_heartbeat(client_index, &call);
+                return true;
+            }
+            EngineCoreRequestType::Utility(call)
+                if ownership == Ownership::Guest && is_management(&call.method) =>
+            {
+                self.refuse_management(client_index, &call);
                 return true;
             }
             EngineCoreRequestType::Utility(call) => CoreInput::Utility(UtilityRequest {
@@ -161,41 +199,70 @@ impl InputContext {
         self.input_queue.send(input).is_ok()
     }
 
+    /// Hands over requests, or says of each why not. What siblings share is checked, hashed and named once.
+    fn add(&self, requests: impl Iterator<Item = EngineCoreRequest>, client_index: u32) -> bool {
+        let mut before = SiblingBefore::default();
+        for request in requests {
+            let request_id = request.request_id.clone();
+            match self.preprocess_add_request(request, client_index, &mut before) {
+                Ok(request) => {
+                    let input = CoreInput::Add(Box::new(request));
+                    if self.input_queue.send(input).is_err() {
+                        return false;
+                    }
+                }
+                Err(error) => self.refuse(client_index, request_id, error),
+            }
+        }
+        true
+    }
+
     /// Checks a request and makes it ready for the scheduler: block hashes are computed here, not
     /// in the busy loop, and its grammar is handed to the compile threads.
     fn preprocess_add_request(
         &self,
         mut request: EngineCoreRequest,
         client_index: u32,
+        before: &mut SiblingBefore,
     ) -> Result<Request, RequestError> {
         request.client_index = client_index;
-        self.check_token_ids(&request)
+        let is_prompt_checked = before.prompt.as_ref().is_some_and(|p| p.is_of(&request));
+        self.check_token_ids(&request, is_prompt_checked)
             .map_err(|message| RequestError {
                 code: RequestErrorCode::ValidationError,
                 message,
                 retryable: false,
             })?;
-        check_params(&request.sampling_params, self.vocab, self.max_logprobs)?;
+        before.check_params(&request.sampling_params, self.vocab, self.max_logprobs)?;
         let mut request = catch_unwind(AssertUnwindSafe(|| {
-            Request::from_engine_core_request(request, &self.block_hasher)
+            Request::like(&mut before.prompt, request, &self.block_hasher)
         }))
         .map_err(|panic| RequestError {
             code: RequestErrorCode::InternalError,
             message: format!("preprocessing panicked: {}", panic_message(panic)),
             retryable: false,
         })?;
-        self.structured_output_manager.grammar_init(&mut request)?;
+        let manager = &self.structured_output_manager;
+        manager.grammar_init_like(&mut before.constraint, &mut request)?;
         Ok(request)
     }
 
     /// What the frontend has checked already, so far as the core's life depends on it.
-    fn check_token_ids(&self, request: &EngineCoreRequest) -> Result<(), String> {
+    fn check_token_ids(
+        &self,
+        request: &EngineCoreRequest,
+        is_prompt_checked: bool,
+    ) -> Result<(), String> {
         if request.prompt_token_ids.is_empty() {
             return Err("prompt_token_ids must not be empty".to_owned());
         }
         let limit = self.vocab.logits;
+        let prompt: &[u32] = match is_prompt_checked {
+            true => &[],
+            false => &request.prompt_token_ids,
+        };
         for (field, ids) in [
-            ("prompt_token_ids", &request.prompt_token_ids),
+            ("prompt_token_ids", prompt),
             ("output_token_ids", &request.output_token_ids),
         ] {
             if let Some(id) = ids.iter().find(|id| **id as usize >= limit) {
@@ -217,10 +284,28 @@ impl InputContext {
         self.output_queues.send_output(client_index, output);
     }
 
+    fn refuse_management(&self, client_index: u32, call: &UtilityRequest) {
+        tracing::warn!(
+            client_index,
+            method = call.method,
+            "a client may not manage a shared core: refused"
+        );
+        let output = UtilityOutput {
+            call_id: call.call_id,
+            result: UtilityResult::Failure(format!(
+                "Call to {} method failed: this core is shared (--listen), and it would touch the \
+                 requests of other frontends; only a frontend that started its core may call it",
+                call.method
+            )),
+        };
+        self.output_queues.send_utility_output(client_index, output);
+    }
+
     fn answer_heartbeat(&self, client_index: u32, call: &UtilityRequest) {
         let state = json!({
             "beats": self.heartbeat.beats(),
             "runnable": self.heartbeat.is_runnable(),
+            "paused": self.heartbeat.is_paused(),
         });
         let output = UtilityOutput {
             call_id: call.call_id,
@@ -228,6 +313,14 @@ impl InputContext {
         };
         self.output_queues.send_utility_output(client_index, output);
     }
+}
+
+/// True for methods that act on the requests of all clients.
+fn is_management(method: &str) -> bool {
+    matches!(
+        method,
+        "pause_scheduler" | "resume_scheduler" | "reset_prefix_cache"
+    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Process 1: the core, its busy loop, and the threads that connect it to frontends.
 
+mod confinement;
 mod connection;
 mod core;
 mod core_input;
@@ -15,6 +16,7 @@ mod startup;
 mod utility;
 
 pub use self::core::{EngineCore, EngineCoreError, StepTimes};
+pub use confinement::Confine;
 pub use connection::{ServeError, run_connected, run_listening};
 pub use core_input::{AbortRequests, ShutdownCause};
 pub use core_proc::EngineCoreProc;

@@ -225,6 +225,7 @@ pub fn load_engine_core(
         num_threads: num_threads as u32,
         max_num_seqs: scheduler_config.max_num_seqs,
         max_num_batched_tokens: scheduler_config.max_num_batched_tokens,
+        max_num_queued_reqs: scheduler_config.max_num_queued_reqs,
         max_logprobs: model_config.max_logprobs,
     };
     let model = model.into_model(&ModelLimits {

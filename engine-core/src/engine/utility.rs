@@ -66,7 +66,7 @@ impl EngineCore {
             }
             "is_scheduler_paused" => {
                 no_args(&args)?;
-                Ok(json!(self.scheduler.pause_state() != PauseState::Unpaused))
+                Ok(json!(self.is_paused()))
             }
             _ => Err(
                 "no such method; there are get_supported_tasks, heartbeat, is_scheduler_paused, \

@@ -1,7 +1,7 @@
 //! The files of a checkpoint: a folder, memory-mapped, or bytes inside the executable; or one GGUF
 //! file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -9,15 +9,22 @@ use memmap2::Mmap;
 use protocol::Quantization;
 use safetensors::tensor::{Metadata, SafeTensors};
 use serde_json::Value;
+use tokenizer::{ModelFileError, open_model_file};
 
 use super::config::HfConfig;
 use super::error::{ModelError, cut};
 use super::gguf::{self, GgufModel, GgufTensors};
-use super::mapped::open_plain_file;
 use super::weights::StoredDtype;
 
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// Most files of weights: sixty times the most of a published model. Each is opened, mapped and kept.
+const MAX_SHARDS: usize = 10_000;
+
+/// Most bytes of a file of JSON beside the weights: twice the largest index of a published model. A
+/// parsed one takes many times its bytes.
+const MAX_JSON_BYTES: usize = 32 << 20;
 
 /// Where a checkpoint's files come from.
 #[derive(Debug, Clone)]
@@ -98,7 +105,8 @@ impl CheckpointFiles {
         match self {
             Self::Gguf(model) => gguf::parse(model),
             Self::Folder(_) | Self::Embedded(_) => {
-                HfConfig::parse(self.read("config.json")?.as_slice())
+                let config = self.read("config.json")?;
+                HfConfig::parse(json_bytes("config.json", &config)?)
             }
         }
     }
@@ -111,10 +119,17 @@ impl CheckpointFiles {
                 Ok(found.map(|(_, bytes)| FileBytes::Embedded(bytes)))
             }
             Self::Folder(folder) => {
-                map_file(&folder.join(name)).map_err(|error| ModelError::File {
+                let wrong = |problem: String| ModelError::File {
                     file: name.to_owned(),
-                    problem: error.to_string(),
-                })
+                    problem,
+                };
+                match open_model_file(folder, name) {
+                    Ok(file) => map_file(file)
+                        .map(Some)
+                        .map_err(|error| wrong(error.to_string())),
+                    Err(ModelFileError::NotFound { .. }) => Ok(None),
+                    Err(error) => Err(wrong(error.to_string())),
+                }
             }
             Self::Gguf(_) => Ok(None),
         }
@@ -132,19 +147,14 @@ impl CheckpointFiles {
     }
 }
 
-fn map_file(path: &Path) -> std::io::Result<Option<FileBytes>> {
-    let file = match open_plain_file(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+fn map_file(file: File) -> std::io::Result<FileBytes> {
     if file.metadata()?.len() == 0 {
-        return Ok(Some(FileBytes::Empty));
+        return Ok(FileBytes::Empty);
     }
     // SAFETY: the map is read only. A file that another process shortens while it is mapped is
     // the caller's fault, as for every program that maps its model.
     let map = unsafe { Mmap::map(&file)? };
-    Ok(Some(FileBytes::Mapped { map, file }))
+    Ok(FileBytes::Mapped { map, file })
 }
 
 /// A file on a disk that holds tensors.
@@ -275,7 +285,7 @@ impl Shards {
             shard_of: HashMap::new(),
         };
         if let Some(index) = files.find(INDEX_FILE)? {
-            for name in shard_names(index.as_slice())? {
+            for name in shard_names(json_bytes(INDEX_FILE, &index)?)? {
                 checkpoint.add_shard(&name, files.read(&name)?)?;
             }
         } else if let Some(bytes) = files.find(SINGLE_FILE)? {
@@ -370,6 +380,21 @@ impl Shards {
     }
 }
 
+/// The content of a file of JSON, where it is no larger than such a file may be.
+fn json_bytes<'f>(name: &str, file: &'f FileBytes) -> Result<&'f [u8], ModelError> {
+    let bytes = file.as_slice();
+    if bytes.len() > MAX_JSON_BYTES {
+        return Err(ModelError::File {
+            file: name.to_owned(),
+            problem: format!(
+                "{} bytes; at most {MAX_JSON_BYTES} are read of it",
+                bytes.len()
+            ),
+        });
+    }
+    Ok(bytes)
+}
+
 /// The distinct file names in an index, in order of their first mention.
 fn shard_names(index: &[u8]) -> Result<Vec<String>, ModelError> {
     let wrong = |problem: String| ModelError::File {
@@ -385,6 +410,7 @@ fn shard_names(index: &[u8]) -> Result<Vec<String>, ModelError> {
             wrong("weight_map: an object of tensor names and files is needed".to_owned())
         })?;
     let mut names: Vec<String> = Vec::new();
+    let mut known: HashSet<&str> = HashSet::new();
     for (tensor, file) in map {
         let file = file
             .as_str()
@@ -395,9 +421,15 @@ fn shard_names(index: &[u8]) -> Result<Vec<String>, ModelError> {
                     cut(&file.to_string())
                 ))
             })?;
-        if !names.iter().any(|name| name == file) {
+        if known.insert(file) {
             names.push(file.to_owned());
         }
+    }
+    if names.len() > MAX_SHARDS {
+        return Err(wrong(format!(
+            "weight_map: {} files; at most {MAX_SHARDS} are read",
+            names.len()
+        )));
     }
     Ok(names)
 }
@@ -426,6 +458,61 @@ mod tests {
             let error = shard_names(index.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("must be a file name"), "{name}: {error}");
         }
+    }
+
+    #[test]
+    fn an_index_names_so_many_files_at_most() {
+        let index = |count: usize| {
+            let map = (0..200_000).map(|n| (format!("t{n}"), format!("s{}", n % count).into()));
+            let map: serde_json::Map<String, Value> = map.collect();
+            serde_json::json!({ "weight_map": map }).to_string()
+        };
+        let most = shard_names(index(MAX_SHARDS).as_bytes()).unwrap();
+        assert_eq!(most.len(), MAX_SHARDS);
+        for count in [MAX_SHARDS + 1, 200_000] {
+            let error = shard_names(index(count).as_bytes()).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("{INDEX_FILE}: weight_map: {count} files; at most 10000 are read")
+            );
+        }
+    }
+
+    #[test]
+    fn json_beside_the_weights_is_read_up_to_a_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = CheckpointFiles::Folder(folder.path().to_owned());
+        for name in ["config.json", INDEX_FILE] {
+            let file = File::create(folder.path().join(name)).unwrap();
+            file.set_len(MAX_JSON_BYTES as u64 + 1).unwrap();
+        }
+        let too_large =
+            |name: &str| format!("{name}: 33554433 bytes; at most 33554432 are read of it");
+        let error = files.config().unwrap_err();
+        assert_eq!(error.to_string(), too_large("config.json"));
+        let Err(error) = Shards::open(&files) else {
+            panic!("the index was read");
+        };
+        assert_eq!(error.to_string(), too_large(INDEX_FILE));
+    }
+
+    #[test]
+    fn links_out_of_the_folder_are_refused() {
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::write(elsewhere.path().join("secret"), "{}").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let files = CheckpointFiles::Folder(folder.path().to_owned());
+        for name in ["config.json", INDEX_FILE, SINGLE_FILE] {
+            let link = folder.path().join(name);
+            std::os::unix::fs::symlink(elsewhere.path().join("secret"), link).unwrap();
+            let Err(error) = files.find(name) else {
+                panic!("{name} was read");
+            };
+            let error = error.to_string();
+            assert!(error.contains("outside of the model's folder"), "{error}");
+        }
+        std::fs::write(folder.path().join("plain"), "x").unwrap();
+        assert_eq!(files.read("plain").unwrap().as_slice(), b"x");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Everything that changes a request's logits between the grammar's mask and the draw, in order.
 
 use super::bad_words;
-use super::mask::{MASKED, Masking, keep_only, mask_tokens};
+use super::mask::{MASKED, Masking, keep_ascending, keep_only, mask_tokens};
 use super::metadata::RequestSamplingState;
 use protocol::SamplingParams;
 
@@ -28,7 +28,7 @@ pub(super) fn apply(
     let mut restored = false;
     let mut note = |masking| restored |= masking == Masking::Restored;
     if let Some(ids) = &params.allowed_token_ids {
-        note(keep_only(row, ids, saved));
+        note(keep_ascending(row, ids));
     }
     if !params.bad_words_token_ids.is_empty() {
         let ids =
@@ -58,7 +58,7 @@ pub(crate) fn is_masked(params: &SamplingParams, output_token_ids: &[u32], token
     let is_not_allowed = params
         .allowed_token_ids
         .as_ref()
-        .is_some_and(|allowed| !allowed.contains(&token_id));
+        .is_some_and(|allowed| allowed.binary_search(&token_id).is_err());
     let mut bad = bad_words::about_to_complete(&params.bad_words_token_ids, output_token_ids);
     is_not_allowed
         || bad.any(|id| id == token_id)

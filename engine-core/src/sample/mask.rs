@@ -46,6 +46,25 @@ pub(super) fn keep_only(row: &mut [f32], ids: &[u32], saved: &mut Vec<(usize, f3
     Masking::Applied
 }
 
+/// Masks every token but `ids`, which ascend. One pass over the row, which reads as far as the first of them
+/// that isn't masked already, and writes the rest.
+pub(super) fn keep_ascending(row: &mut [f32], ids: &[u32]) -> Masking {
+    let is_left = |id: &u32| row.get(*id as usize).is_some_and(|&logit| logit > MASKED);
+    if !ids.iter().any(is_left) {
+        return Masking::Restored;
+    }
+    let mut first = 0;
+    for id in ids.iter().map(|&id| id as usize).chain([row.len()]) {
+        // An id behind the row leaves nothing to keep there.
+        let end = id.min(row.len());
+        if let Some(gap) = row.get_mut(first..end) {
+            gap.fill(MASKED);
+        }
+        first = end + 1;
+    }
+    Masking::Applied
+}
+
 /// Masks `ids`; ids outside the row have no logit to mask. `saved` is scratch.
 pub(super) fn mask_tokens(
     row: &mut [f32],
@@ -70,4 +89,33 @@ pub(super) fn mask_tokens(
         row[id] = logit;
     }
     Masking::Restored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ascending_ids_are_kept_as_any_others_are() {
+        let row = [1.0, MASKED, 3.0, 4.0, MASKED];
+        for ids in [
+            &[0][..],
+            &[4],
+            &[1, 4],
+            &[0, 1, 2, 3, 4],
+            &[2, 3],
+            &[1, 3, 9],
+            &[9],
+            &[0, 9, 10],
+        ] {
+            let (mut ascending, mut any) = (row, row);
+            let masking = keep_ascending(&mut ascending, ids);
+            assert_eq!(
+                masking,
+                keep_only(&mut any, ids, &mut Vec::new()),
+                "{ids:?}"
+            );
+            assert_eq!(ascending, any, "{ids:?}");
+        }
+    }
 }

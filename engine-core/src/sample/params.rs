@@ -80,6 +80,14 @@ fn check(params: &SamplingParams, vocab: VocabSizes, max_logprobs: i32) -> Resul
         }
         ids(name, list)?;
     }
+    // Each step of each request reads the whole list.
+    if params.logit_bias.len() > vocab.num_tokens() {
+        let found = params.logit_bias.len();
+        return Err(format!(
+            "logit_bias has {found} ids; the vocabulary has {}",
+            vocab.num_tokens()
+        ));
+    }
     for &(id, bias) in &params.logit_bias {
         ids("logit_bias", &[id])?;
         within(
@@ -91,6 +99,10 @@ fn check(params: &SamplingParams, vocab: VocabSizes, max_logprobs: i32) -> Resul
     if let Some(allowed) = &params.allowed_token_ids {
         if allowed.is_empty() {
             return Err("allowed_token_ids is empty; it must name at least one id".to_owned());
+        }
+        // So a mask is one pass over the row, and a look for one id takes few steps.
+        if !allowed.is_sorted_by(|a, b| a < b) {
+            return Err("allowed_token_ids must ascend, each id once".to_owned());
         }
         ids("allowed_token_ids", allowed)?;
     }
@@ -195,11 +207,11 @@ mod tests {
             frequency_penalty: 2.0,
             repetition_penalty: f32::MAX,
             logprobs: Some(i32::MAX),
-            logprob_token_ids: Some(vec![99; 128]),
-            logit_bias: vec![(99, 100.0), (0, -100.0)],
-            allowed_token_ids: Some(vec![99]),
-            bad_words_token_ids: vec![vec![99]],
-            stop_token_ids: vec![u32::MAX],
+            logprob_token_ids: Some(vec![99; 128].into()),
+            logit_bias: [(99, 100.0), (0, -100.0)].into(),
+            allowed_token_ids: Some([99].into()),
+            bad_words_token_ids: [vec![99]].into(),
+            stop_token_ids: [u32::MAX].into(),
             eos_token_id: Some(u32::MAX),
             thinking_token_budget: Some(0),
             thinking_tokens: thinking_tokens(&[1], &[99]),
@@ -282,7 +294,7 @@ mod tests {
             "prompt_logprobs is -7; it must be -1 (all) or at least 0"
         );
         assert_eq!(
-            message(|p| p.logit_bias = vec![(1, f32::NAN)]),
+            message(|p| p.logit_bias = [(1, f32::NAN)].into()),
             "logit_bias of token id 1 is NaN; it must be within -100..=100"
         );
     }
@@ -292,18 +304,18 @@ mod tests {
         let outside = "has token id 100; the vocabulary's ids are below 100";
         type Change = fn(&mut SamplingParams);
         let cases: [(&str, Change); 6] = [
-            ("logit_bias", |p| p.logit_bias = vec![(100, 0.0)]),
+            ("logit_bias", |p| p.logit_bias = [(100, 0.0)].into()),
             ("allowed_token_ids", |p| {
-                p.allowed_token_ids = Some(vec![1, 100])
+                p.allowed_token_ids = Some([1, 100].into())
             }),
             ("bad_words_token_ids", |p| {
-                p.bad_words_token_ids = vec![vec![1], vec![2, 100]]
+                p.bad_words_token_ids = [vec![1], vec![2, 100]].into()
             }),
             ("logprob_token_ids", |p| {
-                p.logprob_token_ids = Some(vec![100])
+                p.logprob_token_ids = Some([100].into())
             }),
             ("prompt_logprob_token_ids", |p| {
-                p.prompt_logprob_token_ids = Some(vec![100])
+                p.prompt_logprob_token_ids = Some([100].into())
             }),
             ("thinking_tokens.end_token_ids", |p| {
                 p.thinking_token_budget = Some(1);
@@ -318,19 +330,29 @@ mod tests {
     #[test]
     fn empty_and_overlong_lists_are_refused() {
         assert_eq!(
-            message(|p| p.allowed_token_ids = Some(Vec::new())),
+            message(|p| p.allowed_token_ids = Some([].into())),
             "allowed_token_ids is empty; it must name at least one id"
         );
+        for unordered in [[2, 1], [1, 1]] {
+            assert_eq!(
+                message(|p| p.allowed_token_ids = Some(unordered.into())),
+                "allowed_token_ids must ascend, each id once"
+            );
+        }
         assert_eq!(
-            message(|p| p.bad_words_token_ids = vec![Vec::new()]),
+            message(|p| p.logit_bias = vec![(0, 1.0); 101].into()),
+            "logit_bias has 101 ids; the vocabulary has 100"
+        );
+        assert_eq!(
+            message(|p| p.bad_words_token_ids = [Vec::new()].into()),
             "bad_words_token_ids has an empty sequence; each needs a token"
         );
         assert_eq!(
-            message(|p| p.logprob_token_ids = Some(vec![0; 129])),
+            message(|p| p.logprob_token_ids = Some(vec![0; 129].into())),
             "logprob_token_ids has 129 ids; at most 128 are allowed"
         );
         assert_eq!(
-            message(|p| p.prompt_logprob_token_ids = Some(vec![0; 129])),
+            message(|p| p.prompt_logprob_token_ids = Some(vec![0; 129].into())),
             "prompt_logprob_token_ids has 129 ids; at most 128 are allowed"
         );
         assert_eq!(

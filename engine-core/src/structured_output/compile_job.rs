@@ -9,7 +9,7 @@ use structured_output::{CancelFlag, CompileError, MatcherError, RenewError};
 use super::aside::Aside;
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::request::{Accepted, StructuredOutputRequest};
-use super::same_constraints::First;
+use super::same_constraints::{Constraint, First};
 use super::turn::{Duty, MAX_ANSWER_STEPS, SHARED_STEPS, Turn};
 use super::verdict::Stage;
 use super::waiting_jobs::WaitingJobs;
@@ -31,6 +31,8 @@ pub(super) struct CompileJob {
     pub(super) turn: Turn,
     /// How long its constraint's text is, where that is to be read.
     pub(super) source_bytes: usize,
+    /// Of a new request: what is compiled.
+    pub(super) constraint: Option<Constraint>,
     pub(super) cancel: CancelFlag,
     /// To the request itself.
     pub(super) compiled: Sender<CompiledGrammar>,
@@ -131,15 +133,6 @@ impl CompileJob {
         let of_text = (num_bytes / BYTES_OF_TURN).checked_ilog2();
         of_text.map_or(0, |power| power + 1)
     }
-}
-
-/// How long a constraint's text is.
-pub(super) fn source_bytes(params: &SamplingParams) -> usize {
-    let constraint = params.structured_outputs.as_ref();
-    constraint.map_or(0, |params| {
-        let (_, sources) = params.constraint.specification();
-        sources.iter().map(String::len).sum()
-    })
 }
 
 impl<'a> Compiler<'a> {

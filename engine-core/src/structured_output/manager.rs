@@ -9,8 +9,9 @@ use structured_output::CancelFlag;
 
 use super::aside::Aside;
 use super::backend::StructuredOutputBackend;
-use super::compile_job::{CompileJob, CompiledGrammar, Purpose, source_bytes};
+use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
 use super::compile_pool::CompilePool;
+use super::same_constraints::NamedConstraint;
 use super::turn::{Duty, Turn};
 use crate::request::{Request, RequestId, StructuredOutput};
 
@@ -112,9 +113,29 @@ impl StructuredOutputManager {
     /// # Errors
     /// Too many wait already (which doesn't concern a replay), or there is no structured output here.
     pub fn grammar_init(&self, request: &mut Request) -> Result<(), RequestError> {
+        self.grammar_init_like(&mut None, request)
+    }
+
+    /// The same behind a sibling, whose constraint's text is read once for both.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn grammar_init_like(
+        &self,
+        before: &mut Option<NamedConstraint>,
+        request: &mut Request,
+    ) -> Result<(), RequestError> {
         if !request.needs_grammar() {
             return Ok(());
         }
+        let Some(structured_outputs) = &request.sampling_params().structured_outputs else {
+            return Ok(());
+        };
+        let named = before
+            .take()
+            .filter(|before| before.is_of(structured_outputs))
+            .unwrap_or_else(|| NamedConstraint::new(structured_outputs));
+        let named = before.insert(named);
         let pool = self.pool()?;
         let (pending, sender) = PendingGrammar::new();
         let job = CompileJob {
@@ -126,7 +147,8 @@ impl StructuredOutputManager {
                 begun: None,
             },
             turn: Turn::first(Duty::Begin),
-            source_bytes: source_bytes(request.sampling_params()),
+            source_bytes: named.source_bytes(),
+            constraint: Some(named.constraint()),
             cancel: pending.cancel.clone(),
             compiled: sender,
             compile_seconds: None,
@@ -159,6 +181,7 @@ impl StructuredOutputManager {
             params: Arc::clone(request.sampling_params()),
             turn: Turn::first(grammar.duty()),
             source_bytes: 0,
+            constraint: None,
             purpose: Purpose::Aside(grammar),
             cancel: pending.cancel.clone(),
             compiled: sender,

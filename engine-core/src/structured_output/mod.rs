@@ -37,3 +37,4 @@ pub use jump_forward::ForcedTokens;
 pub use manager::{PendingGrammar, StructuredOutputManager};
 pub use mask::TokenMask;
 pub use request::{Accepted, StructuredOutputRequest};
+pub(crate) use same_constraints::NamedConstraint;

@@ -86,10 +86,13 @@ mod tests {
 
     fn told(constraint: StructuredOutputsConstraint, property_order: PropertyOrder) -> String {
         let params = SamplingParams {
-            structured_outputs: Some(StructuredOutputsParams {
-                property_order,
-                ..StructuredOutputsParams::new(constraint)
-            }),
+            structured_outputs: Some(
+                StructuredOutputsParams {
+                    property_order,
+                    ..StructuredOutputsParams::new(constraint)
+                }
+                .into(),
+            ),
             ..SamplingParams::default()
         };
         let purpose = Purpose::Start {

@@ -4,9 +4,10 @@
 //! for [`Demand`] to say; the rest of them goes on waiting, for the next one that is worked on.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use protocol::SamplingParams;
+use protocol::{Shared, StructuredOutputsParams};
 
 use super::backend::CompileGrammarError;
 use super::compile_job::CompileJob;
@@ -46,30 +47,71 @@ struct State {
     is_closed: bool,
 }
 
-/// What is compiled, and nothing else of a request: it is kept.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Constraint(Arc<Specification>);
+/// Cache key of a constraint: only the fields that affect compilation. Long-lived, so it must not hold the
+/// request.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Constraint(Arc<Specification>);
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq)]
 struct Specification {
+    /// Of the other fields: the text is hashed once, however many requests have it.
+    hash: u64,
     kind: &'static str,
     sources: Vec<String>,
     options: Vec<(&'static str, String)>,
 }
 
+/// A constraint of requests that share it in memory, with its key.
+pub(crate) struct NamedConstraint {
+    params: Shared<StructuredOutputsParams>,
+    constraint: Constraint,
+}
+
+impl NamedConstraint {
+    /// Names a constraint: copies and hashes its text.
+    pub(crate) fn new(params: &Shared<StructuredOutputsParams>) -> Self {
+        Self {
+            params: params.clone(),
+            constraint: Constraint::of(params),
+        }
+    }
+
+    /// True if this constraint is the same in memory.
+    pub(crate) fn is_of(&self, params: &Shared<StructuredOutputsParams>) -> bool {
+        self.params.is_same(params)
+    }
+
+    pub(super) fn constraint(&self) -> Constraint {
+        self.constraint.clone()
+    }
+
+    /// How long its text is.
+    pub(super) fn source_bytes(&self) -> usize {
+        self.constraint.0.sources.iter().map(String::len).sum()
+    }
+}
+
+impl Hash for Constraint {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.0.hash.hash(hasher);
+    }
+}
+
 impl Constraint {
-    /// The constraint of a request; `None` where it has none.
-    fn of(params: &SamplingParams) -> Option<Self> {
-        let structured_outputs = params.structured_outputs.as_ref()?;
-        let (kind, sources) = structured_outputs.constraint.specification();
-        let options = structured_outputs.options().into_iter();
-        Some(Self(Arc::new(Specification {
+    fn of(params: &StructuredOutputsParams) -> Self {
+        /// One key for the process: equal constraints have equal hashes.
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let (kind, sources) = params.constraint.specification();
+        let options = params.options().into_iter();
+        let options: Vec<_> = options
+            .map(|(name, value)| (name, value.to_owned()))
+            .collect();
+        Self(Arc::new(Specification {
+            hash: HASHER.hash_one((kind, sources, &options)),
             kind,
             sources: sources.to_vec(),
-            options: options
-                .map(|(name, value)| (name, value.to_owned()))
-                .collect(),
-        })))
+            options,
+        }))
     }
 
     /// Bytes that it holds.
@@ -124,7 +166,7 @@ impl SameConstraints {
 
     /// Looks what a new job is to do.
     pub(super) fn enter(&self, mut job: CompileJob, places: Places) -> Entered {
-        let Some(constraint) = Constraint::of(&job.params) else {
+        let Some(constraint) = job.constraint.clone() else {
             return Entered::Beside(job);
         };
         let demand = Demand::of(&job);

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use protocol::{SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams};
+use protocol::{SamplingParams, Shared, StructuredOutputsConstraint, StructuredOutputsParams};
 use structured_output::{
     CancelFlag, CompileEffort, MaskRef, MatcherError, RenewError, TokenizerInfo,
 };
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
 use super::backend_formwork::FormworkBackend;
-use super::compile_job::{CompileJob, CompiledGrammar, Purpose, source_bytes};
+use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
+use super::same_constraints::NamedConstraint;
 use super::turn::{Duty, Turn};
 use crate::lock::lock;
 
@@ -54,15 +55,18 @@ pub(super) fn job_of(
     constraint: StructuredOutputsConstraint,
     id: &str,
 ) -> (CompileJob, Receiver<CompiledGrammar>) {
+    let constraint = Shared::from(StructuredOutputsParams::new(constraint));
+    let named = NamedConstraint::new(&constraint);
     let params = SamplingParams {
-        structured_outputs: Some(StructuredOutputsParams::new(constraint)),
+        structured_outputs: Some(constraint),
         max_tokens: Some(100_000),
         ..SamplingParams::default()
     };
     let (sender, compiled) = bounded(1);
     let job = CompileJob {
         request_id: id.into(),
-        source_bytes: source_bytes(&params),
+        source_bytes: named.source_bytes(),
+        constraint: Some(named.constraint()),
         params: Arc::new(params),
         purpose: Purpose::Start {
             reasoning_ended: None,

@@ -124,7 +124,7 @@ impl RequestSpec {
     pub(crate) fn message(&self, index: usize) -> EngineCoreRequest {
         EngineCoreRequest {
             request_id: Self::request_id(index),
-            prompt_token_ids: self.prompt_token_ids.clone(),
+            prompt_token_ids: self.prompt_token_ids.clone().into(),
             output_token_ids: self.replayed(),
             sampling_params: SamplingParams {
                 max_tokens: self.max_tokens,

@@ -105,7 +105,7 @@ fn a_stop_token_of_the_request_ends_the_text_only_where_it_may_end() {
     let mut engine = Engine::new(&Setup::default());
     let newline = engine.tokenizer.encode("\n", false).unwrap();
     let mut request = engine.request("a", "A mail?", regex(r"[a-z]{3}\n?"), greedy(20));
-    request.sampling_params.stop_token_ids = newline.clone();
+    request.sampling_params.stop_token_ids = newline.clone().into();
     let answers = engine.run(&[request]);
     let answer = &answers["a"];
     assert_eq!(answer.complete, Some(true));
@@ -119,7 +119,7 @@ fn min_tokens_gives_way_to_the_grammar() {
     let mut request = engine.request("a", "Yes?", choice(&["yes"]), greedy(20));
     request.sampling_params.min_tokens = 15;
     // The frontend names all of the model's own.
-    request.sampling_params.stop_token_ids = engine.tokenizer.stop_token_ids().to_vec();
+    request.sampling_params.stop_token_ids = engine.tokenizer.stop_token_ids().into();
     let mut sampled = request.clone();
     sampled.request_id = "sampled".to_owned();
     // So that every token is sampled from a full row.
@@ -147,7 +147,7 @@ fn limits_that_give_way_are_counted_whatever_makes_the_row() {
         });
         let mut request = engine.request("a", "Yes?", regex("q[a-c]z"), greedy(20));
         // No token of the text.
-        request.sampling_params.allowed_token_ids = Some(vec![5, 6]);
+        request.sampling_params.allowed_token_ids = Some(vec![5, 6].into());
         let answers = engine.run(&[request]);
         let answer = &answers["a"];
         let num_overridden = engine.totals.structured.num_overridden_rows;

@@ -191,10 +191,10 @@ impl Engine {
         let prompt = format!("<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n");
         EngineCoreRequest {
             request_id: id.to_owned(),
-            prompt_token_ids: self.tokenizer.encode(&prompt, false).unwrap(),
+            prompt_token_ids: self.tokenizer.encode(&prompt, false).unwrap().into(),
             sampling_params: SamplingParams {
                 eos_token_id: self.tokenizer.eos_token_id(),
-                structured_outputs: constraint.map(StructuredOutputsParams::new),
+                structured_outputs: constraint.map(|c| StructuredOutputsParams::new(c).into()),
                 ..params
             },
             ..EngineCoreRequest::default()

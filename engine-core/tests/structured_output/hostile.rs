@@ -116,9 +116,8 @@ fn a_replay_that_the_grammar_refuses_is_an_error_of_its_own() {
 fn a_request_nobody_compiled_is_refused() {
     let mut engine = Engine::new(&Setup::default());
     let mut request = engine.request("a", "Hello", None, seeded(1, 50));
-    request.sampling_params.structured_outputs = Some(StructuredOutputsParams::new(
-        StructuredOutputsConstraint::JsonObject,
-    ));
+    let constraint = StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject);
+    request.sampling_params.structured_outputs = Some(constraint.into());
     // Past the engine, into its scheduler's hands.
     let request = engine_core::request::Request::from_engine_core_request(
         request,
@@ -164,7 +163,7 @@ fn the_requests_own_stop_tokens_lead_to_no_dead_end() {
         ];
         for (id, letter) in letters {
             let mut params = seeded(1, 50);
-            params.stop_token_ids = with_letter(letter);
+            params.stop_token_ids = with_letter(letter).into();
             requests.push(engine.request(id, "abcdef abcdef", choice(&["abcdef"]), params));
         }
         let answers = engine.run(&requests);
@@ -201,7 +200,7 @@ fn the_requests_own_stop_tokens_cut_no_text_off() {
         .enumerate()
         .map(|(number, (max_tokens, constraint))| {
             let mut params = seeded(number as u64, max_tokens);
-            params.stop_token_ids = vec![letter];
+            params.stop_token_ids = vec![letter].into();
             engine.request(&number.to_string(), "Say something", constraint, params)
         })
         .collect();
@@ -235,7 +234,7 @@ fn the_requests_own_stop_tokens_are_no_forced_text() {
         .filter(|&id| engine.tokenizer.token_bytes(id).len() > 1)
         .collect();
     let mut params = seeded(1, 60);
-    params.stop_token_ids = stop.clone();
+    params.stop_token_ids = stop.clone().into();
     let request = engine.request("a", "Say it", choice(&[text]), params);
     let answer = engine.run(&[request]).remove("a").unwrap();
     assert_eq!(answer.complete, Some(true));

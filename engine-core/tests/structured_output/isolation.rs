@@ -61,7 +61,7 @@ fn compact_json(schema: &str) -> StructuredOutputsParams {
 
 fn open_ended(mut request: EngineCoreRequest) -> EngineCoreRequest {
     if let Some(structured_outputs) = &mut request.sampling_params.structured_outputs {
-        structured_outputs.complete_within_max_tokens = false;
+        structured_outputs.make_mut().complete_within_max_tokens = false;
     }
     request
 }
@@ -72,7 +72,7 @@ fn dear_requests(engine: &Engine) -> Vec<EngineCoreRequest> {
     let ask = |id: &str, constraint, params| engine.request(id, "Hello", constraint, params);
     let ask_json = |id: &str, schema: &str, params| {
         let mut request = ask(id, None, params);
-        request.sampling_params.structured_outputs = Some(compact_json(schema));
+        request.sampling_params.structured_outputs = Some(compact_json(schema).into());
         request
     };
     vec![

@@ -66,7 +66,7 @@ fn thinking_that_ended_or_is_constrained_too_is_no_thinking() {
     let ended = request(&engine, "ended", Some(true), seeded(1, 30));
     let mut constrained = request(&engine, "constrained", Some(false), seeded(1, 30));
     if let Some(structured_outputs) = &mut constrained.sampling_params.structured_outputs {
-        structured_outputs.enable_in_reasoning = true;
+        structured_outputs.make_mut().enable_in_reasoning = true;
     }
     let mut without = request(&engine, "without", None, seeded(1, 30));
     without.sampling_params.thinking_tokens = None;
@@ -85,7 +85,7 @@ fn an_output_may_open_thinking_by_its_first_token() {
             let mut params = seeded(seed, 40);
             params.temperature = 2.0;
             // So that some don't: the built-in model would always think.
-            params.logit_bias = vec![(start, -6.0)];
+            params.logit_bias = vec![(start, -6.0)].into();
             request(&engine, &seed.to_string(), None, params)
         })
         .collect();
@@ -109,7 +109,7 @@ fn thinking_is_closed_in_time_for_the_answer() {
         .map(|max_tokens| {
             let mut params = seeded(u64::from(max_tokens), max_tokens);
             // It would think for ever.
-            params.logit_bias = vec![(end, -100.0)];
+            params.logit_bias = vec![(end, -100.0)].into();
             request(&engine, &max_tokens.to_string(), Some(false), params)
         })
         .collect();
@@ -138,13 +138,13 @@ fn the_thinking_budget_closes_thinking_too() {
     let mut engine = Engine::new(&Setup::default());
     let end = engine.thinking_tokens().end_token_ids[0];
     let mut params = seeded(1, 60);
-    params.logit_bias = vec![(end, -100.0)];
+    params.logit_bias = vec![(end, -100.0)].into();
     params.thinking_token_budget = Some(9);
     let mut thinks = request(&engine, "a", Some(false), params);
     // The budget counts from the tokens that open thinking.
-    thinks
-        .prompt_token_ids
-        .push(engine.thinking_tokens().start_token_ids[0]);
+    let start = engine.thinking_tokens().start_token_ids[0];
+    let prompt = thinks.prompt_token_ids.iter().copied();
+    thinks.prompt_token_ids = prompt.chain([start]).collect();
     let answers = engine.run(&[thinks]);
     let (thinking, text) = split(&engine, &answers["a"]);
     assert_eq!(thinking.len(), 9);
@@ -159,12 +159,13 @@ fn what_closes_thinking_is_no_stop_token_of_it() {
     let cases = [(60, None, 0.0), (6, None, -100.0), (60, Some(3), -100.0)];
     for (max_tokens, thinking_token_budget, bias) in cases {
         let mut params = seeded(1, max_tokens);
-        params.stop_token_ids = vec![end];
-        params.logit_bias = vec![(end, bias)];
+        params.stop_token_ids = vec![end].into();
+        params.logit_bias = vec![(end, bias)].into();
         params.thinking_token_budget = thinking_token_budget;
         let mut thinks = request(&engine, "a", Some(false), params);
         let start = engine.thinking_tokens().start_token_ids[0];
-        thinks.prompt_token_ids.push(start);
+        let prompt = thinks.prompt_token_ids.iter().copied();
+        thinks.prompt_token_ids = prompt.chain([start]).collect();
         let answer = engine.run(&[thinks]).remove("a").unwrap();
         assert_eq!(answer.error, None);
         let (_, text) = split(&engine, &answer);

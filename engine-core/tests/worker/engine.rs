@@ -39,7 +39,7 @@ fn engine(model: CountingModel) -> (EngineCore, Sender<AbortRequests>) {
 fn add(engine_core: &mut EngineCore, id: &str, prompt: &[u32], max_tokens: u32) {
     let request = EngineCoreRequest {
         request_id: id.to_owned(),
-        prompt_token_ids: prompt.to_vec(),
+        prompt_token_ids: prompt.into(),
         sampling_params: SamplingParams {
             max_tokens: Some(max_tokens),
             ..greedy()

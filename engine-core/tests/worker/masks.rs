@@ -236,7 +236,7 @@ fn rows_that_read_more_than_the_largest_logit_get_them_all() {
             ..greedy()
         },
         SamplingParams {
-            logprob_token_ids: Some(vec![3]),
+            logprob_token_ids: Some(vec![3].into()),
             ..greedy()
         },
         SamplingParams {
@@ -256,15 +256,15 @@ fn rows_that_read_more_than_the_largest_logit_get_them_all() {
             ..greedy()
         },
         SamplingParams {
-            logit_bias: vec![(3, 100.0)],
+            logit_bias: vec![(3, 100.0)].into(),
             ..greedy()
         },
         SamplingParams {
-            allowed_token_ids: Some(vec![9, 20]),
+            allowed_token_ids: Some(vec![9, 20].into()),
             ..greedy()
         },
         SamplingParams {
-            bad_words_token_ids: vec![vec![5]],
+            bad_words_token_ids: vec![vec![5]].into(),
             ..greedy()
         },
     ];

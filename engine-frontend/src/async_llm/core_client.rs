@@ -18,6 +18,16 @@ pub trait CoreClient: fmt::Debug + Send + Sync {
     /// The core is gone, or this request doesn't fit a frame.
     fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError>;
 
+    /// Sends requests, in their order: what siblings share only once. Never waits.
+    ///
+    /// # Errors
+    /// As for one of them; some may have been sent.
+    fn add_requests(&self, requests: Vec<EngineCoreRequest>) -> Result<(), EngineCoreClientError> {
+        requests
+            .into_iter()
+            .try_for_each(|request| self.add_request(request))
+    }
+
     /// Ends requests, by their internal ids. Unknown ones are ignored. Never waits.
     ///
     /// # Errors
@@ -37,6 +47,12 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 impl CoreClient for EngineCoreClient {
     fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
         Self::add_request(self, request)
+    }
+
+    fn add_requests(&self, requests: Vec<EngineCoreRequest>) -> Result<(), EngineCoreClientError> {
+        self.encode(requests)?
+            .into_iter()
+            .try_for_each(|frame| self.send_frame(frame))
     }
 
     fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError> {

@@ -6,7 +6,9 @@ use protocol::{
 
 use super::*;
 use crate::input_processor::Prompt;
-use crate::test_support::{Told, fake_engine, ids, output, ready, step, tokenizer};
+use crate::test_support::{
+    Told, fake_engine, fake_engine_with, ids, output, ready, step, tokenizer,
+};
 
 fn request(output_kind: RequestOutputKind) -> GenerateRequest {
     let params = SamplingParams {
@@ -57,7 +59,7 @@ async fn a_dropped_stream_aborts_its_request() {
 async fn a_stop_string_aborts_in_the_core() {
     let (engine, mut core) = fake_engine(64);
     let mut wanted = request(RequestOutputKind::FinalOnly);
-    wanted.sampling_params.stop = vec!["b".to_owned()];
+    wanted.sampling_params.stop = vec!["b".to_owned()].into();
     let stream = engine.generate(wanted).await.unwrap();
     let sent = core.added().await;
     core.send(vec![output(&sent.request_id, "ab", None)]);
@@ -285,7 +287,8 @@ async fn siblings_of_a_failed_child_that_were_sent_after_it_are_aborted() {
 fn constrained(pattern: &str) -> GenerateRequest {
     let mut constrained = request(RequestOutputKind::Delta);
     let regex = StructuredOutputsConstraint::Regex(pattern.to_owned());
-    constrained.sampling_params.structured_outputs = Some(StructuredOutputsParams::new(regex));
+    constrained.sampling_params.structured_outputs =
+        Some(StructuredOutputsParams::new(regex).into());
     constrained.constraint_field = Some("guided_regex".to_owned());
     constrained
 }
@@ -379,4 +382,65 @@ async fn reports_of_the_core_add_up() {
     core.outputs.send(Ok(Some(report))).unwrap();
     stream.collect().await.unwrap();
     assert_eq!(engine.metrics().scheduler.num_running_reqs, 5);
+}
+
+/// Answers that can't have a place are refused before anything is made of them.
+#[tokio::test]
+async fn more_answers_than_there_are_places_for_are_refused_at_once() {
+    let (engine, mut core) = fake_engine_with(EngineCoreReadyResponse {
+        max_num_queued_reqs: Some(4),
+        ..ready(64)
+    });
+    let with = |n| {
+        let mut wanted = request(RequestOutputKind::FinalOnly);
+        wanted.sampling_params.n = n;
+        wanted
+    };
+    // 8 may run.
+    let first = engine.generate(with(10)).await.unwrap();
+    for _ in 0..10 {
+        core.added().await;
+    }
+    let error = engine.generate(with(3)).await.unwrap_err();
+    assert_eq!(error.status_code(), 503);
+    assert!(core.told.try_recv().is_err());
+    assert_eq!(engine.num_unfinished_requests(), 10);
+    // A list counts with all its answers.
+    let error = engine
+        .generate_all(vec![with(2), with(1)], None)
+        .await
+        .unwrap_err();
+    assert_eq!(error.status_code(), 503);
+    let second = engine.generate(with(2)).await.unwrap();
+    drop((first, second));
+}
+
+/// The memory of many answers is that of one and some hundreds of bytes for each.
+#[tokio::test]
+async fn children_share_what_may_be_large() {
+    let (engine, mut core) = fake_engine(4096);
+    let mut wanted = constrained("(ab)+");
+    let params = &mut wanted.sampling_params;
+    params.n = 3;
+    params.seed = Some(5);
+    params.allowed_token_ids = Some((0..200).collect());
+    params.stop = ["stop".to_owned()].into();
+    let stream = engine.generate(wanted).await.unwrap();
+    let id = stream.request_id.clone();
+    let first = core.added().await;
+    for index in 0..3_u64 {
+        let child = match index {
+            0 => first.clone(),
+            _ => core.added().await,
+        };
+        assert_eq!(child.request_id, format!("{index}_{id}"));
+        assert!(child.prompt_token_ids.is_same(&first.prompt_token_ids));
+        let (params, shared) = (child.sampling_params, &first.sampling_params);
+        assert_eq!((params.n, params.seed), (1, Some(5 + index)));
+        assert!(params.stop.is_same(&shared.stop));
+        let constraint = params.structured_outputs.unwrap();
+        assert!(constraint.is_same(shared.structured_outputs.as_ref().unwrap()));
+        let allowed = params.allowed_token_ids.unwrap();
+        assert!(allowed.is_same(shared.allowed_token_ids.as_ref().unwrap()));
+    }
 }

@@ -56,7 +56,7 @@ fn sampling_params(args: &BatchArgs, defaults: &DefaultSamplingParams) -> Sampli
         top_p: args.top_p.unwrap_or(base.top_p),
         top_k: args.top_k.unwrap_or(base.top_k),
         seed: args.engine.seed,
-        stop: args.stop.clone(),
+        stop: args.stop.clone().into(),
         output_kind: if args.n == 1 {
             RequestOutputKind::Delta
         } else {

@@ -1,5 +1,6 @@
 //! One line of a batch: from its bytes to its result.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::{FinishReason, RequestErrorCode};
@@ -78,6 +79,8 @@ impl LineServing {
                 .map_or(0, |since| since.as_secs()),
             default_seed: Some(mix(self.seed, number)),
             trace_headers: Vec::new(),
+            caller_salt: None,
+            usage: Arc::default(),
         };
         let served = match ApiRequest::from_json(request.url, request.body) {
             Ok(request) => self.answer(&request, &context, number).await,

@@ -10,7 +10,8 @@ use protocol::handshake::wait_for_engine_startup;
 use protocol::transport::tokio::Stream;
 use protocol::{
     EngineConfig, EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest,
-    EngineCoreRequestType, EngineHandshakeMetadata, LoadProgress, UtilityRequest, UtilityResult,
+    EngineCoreRequestType, EngineHandshakeMetadata, LoadProgress, Siblings, UtilityRequest,
+    UtilityResult,
 };
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -24,6 +25,10 @@ use super::process::{EngineCoreProcess, LaunchOptions, StartedEngineCore};
 
 /// Steps whose outputs may wait for [`EngineCoreClient::get_output`].
 const MAX_WAITING_OUTPUTS: usize = 64;
+
+/// Tokens of requests that are sent in one frame: well below what a frame may hold, decoded. What they share
+/// travels once more for each so many.
+const MAX_TOKENS_TOGETHER: usize = 1 << 20;
 
 /// A connection to a core, for any number of tasks at once (put it in an `Arc`).
 ///
@@ -153,9 +158,34 @@ impl EngineCoreClient {
     ///
     /// # Errors
     /// The core is gone, or this request doesn't fit a frame.
-    pub fn add_request(&self, mut request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
-        request.client_index = self.ready.client_index;
-        self.send(&EngineCoreRequestType::Add(Box::new(request)))
+    pub fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
+        self.encode(vec![request])?
+            .into_iter()
+            .try_for_each(|frame| self.send_frame(frame))
+    }
+
+    /// The frames of requests, under this connection's `client_index`: what siblings share is in a frame once.
+    ///
+    /// # Errors
+    /// A request doesn't fit a frame.
+    pub(crate) fn encode(
+        &self,
+        requests: Vec<EngineCoreRequest>,
+    ) -> Result<Vec<Frame>, EngineCoreClientError> {
+        frames_of(requests, self.ready.client_index)
+            .map(|message| encode(&message))
+            .collect()
+    }
+
+    /// Sends a frame of this client's. Never waits.
+    ///
+    /// # Errors
+    /// The core is gone.
+    pub(crate) fn send_frame(&self, frame: Frame) -> Result<(), EngineCoreClientError> {
+        self.check_alive()?;
+        // Refused only while the connection ends: callers learn that from `Shared::ended`.
+        let _ = self.frames.send(frame.0);
+        Ok(())
     }
 
     /// Ends requests, by their internal ids. Unknown ones are ignored. Never waits.
@@ -250,11 +280,7 @@ impl EngineCoreClient {
     /// Encodes here, so that a message that can't be sent is its caller's error.
     fn send(&self, message: &EngineCoreRequestType) -> Result<(), EngineCoreClientError> {
         self.check_alive()?;
-        let mut frame = Vec::new();
-        codec::encode_frame(message, MAX_FRAME, &mut frame)?;
-        // Refused only while the connection ends: callers learn that from `Shared::ended`.
-        let _ = self.frames.send(frame);
-        Ok(())
+        self.send_frame(encode(message)?)
     }
 }
 
@@ -263,6 +289,52 @@ impl Drop for EngineCoreClient {
         // The socket and the process belong to the task.
         self.task.abort();
     }
+}
+
+/// A message as it is sent.
+#[derive(Debug)]
+pub(crate) struct Frame(Vec<u8>);
+
+fn encode(message: &EngineCoreRequestType) -> Result<Frame, EngineCoreClientError> {
+    let mut frame = Vec::new();
+    codec::encode_frame(message, MAX_FRAME, &mut frame)?;
+    Ok(Frame(frame))
+}
+
+/// Requests as messages, in their order: siblings that follow one another are one message, up to a size.
+fn frames_of(
+    requests: Vec<EngineCoreRequest>,
+    client_index: u32,
+) -> impl Iterator<Item = EngineCoreRequestType> {
+    let mut requests = requests.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut first = requests.next()?;
+        first.client_index = client_index;
+        let mut num_tokens = num_own_tokens(&first, None);
+        let mut before = first.clone();
+        let mut siblings = Siblings::new(first);
+        while let Some(mut next) = requests.next_if(|next| {
+            num_tokens += num_own_tokens(next, Some(&before));
+            num_tokens <= MAX_TOKENS_TOGETHER && siblings.first().is_sibling(next)
+        }) {
+            next.client_index = client_index;
+            siblings.push(&before, next.clone());
+            before = next;
+        }
+        Some(match siblings.len() {
+            1 => EngineCoreRequestType::Add(Box::new(before)),
+            _ => EngineCoreRequestType::AddMany(Box::new(siblings)),
+        })
+    })
+}
+
+/// Tokens that a request has beside those of the one before it, and some for the rest of it.
+fn num_own_tokens(request: &EngineCoreRequest, before: Option<&EngineCoreRequest>) -> usize {
+    const REST: usize = 64;
+    let prompt = &request.prompt_token_ids;
+    let is_same = before.is_some_and(|before| before.prompt_token_ids.is_same(prompt));
+    let own_prompt = if is_same { 0 } else { prompt.len() };
+    own_prompt + request.output_token_ids.len() + REST
 }
 
 /// A number of seconds that both processes can work with.
@@ -304,7 +376,60 @@ impl Drop for PendingCall<'_> {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams};
+
     use super::*;
+
+    #[test]
+    fn siblings_are_one_frame() {
+        let constraint = StructuredOutputsConstraint::Json("x".repeat(100_000));
+        let first = EngineCoreRequest {
+            prompt_token_ids: (0..1000).collect(),
+            sampling_params: SamplingParams {
+                structured_outputs: Some(StructuredOutputsParams::new(constraint).into()),
+                ..SamplingParams::default()
+            },
+            ..EngineCoreRequest::default()
+        };
+        let child = |index: u64| {
+            let mut child = first.clone();
+            child.request_id = format!("{index}_r");
+            child.sampling_params.seed = Some(index);
+            child
+        };
+        let requests: Vec<EngineCoreRequest> = (0..1000).map(child).collect();
+        let messages: Vec<_> = frames_of(requests.clone(), 7).collect();
+        let [message @ EngineCoreRequestType::AddMany(siblings)] = messages.as_slice() else {
+            panic!("{} messages", messages.len());
+        };
+        assert_eq!(siblings.len(), 1000);
+        let frame = encode(message).unwrap().0;
+        assert!(frame.len() < 100_000 + 2_000 + 1000 * 50, "{}", frame.len());
+        let decoded = codec::decode_body(&frame[codec::FRAME_HEADER..]).unwrap();
+        let EngineCoreRequestType::AddMany(siblings) = decoded else {
+            panic!("another message");
+        };
+        for (request, mut sent) in siblings.into_requests().zip(requests) {
+            sent.client_index = 7;
+            assert_eq!(request, sent);
+        }
+        // Others go by themselves, in their place.
+        let mut other = child(1);
+        other.priority = 5;
+        let kinds: Vec<usize> = frames_of(vec![child(0), child(1), other, child(2)], 0)
+            .map(|message| match message {
+                EngineCoreRequestType::AddMany(siblings) => siblings.len(),
+                _ => 1,
+            })
+            .collect();
+        assert_eq!(kinds, [2, 1, 1]);
+        // Long prompts of a list don't come to be too much for a frame together.
+        let long = |index: u64| EngineCoreRequest {
+            prompt_token_ids: vec![0; MAX_TOKENS_TOGETHER / 2 - 100].into(),
+            ..child(index)
+        };
+        assert_eq!(frames_of((0..5).map(long).collect(), 0).count(), 3);
+    }
 
     #[test]
     fn every_drain_time_is_a_duration() {

@@ -1,6 +1,7 @@
 //! The core as a child process.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -17,6 +18,32 @@ use super::error::EngineCoreStartupError;
 /// Name of the core's executable.
 const EXECUTABLE: &str = "formwork-engine-core";
 
+/// Variables that the core gets: its own, and what the loader, the allocator, the runtime and drivers
+/// read. Nothing else reaches it, so no key does, whatever its variable is called.
+const INHERITED: [&str; 16] = [
+    "FORMWORK_CPU_LEVEL",
+    "FORMWORK_LOG",
+    "HOME",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LLVM_PROFILE_FILE",
+    "NO_COLOR",
+    "PATH",
+    "POISON_REQUEST_ID",
+    "RUST_BACKTRACE",
+    "RUST_LIB_BACKTRACE",
+    "RUST_MIN_STACK",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+];
+
+/// Beginnings of more such variables.
+const INHERITED_PREFIXES: [&str; 7] = [
+    "ASAN_", "CUDA_", "DYLD_", "GLIBC_", "LC_", "MALLOC_", "NVIDIA_",
+];
+
 /// How a core is started.
 #[derive(Debug, Clone)]
 pub struct LaunchOptions {
@@ -28,6 +55,8 @@ pub struct LaunchOptions {
     pub exit_grace: Duration,
     /// Whether its log is JSON.
     pub json_logs: bool,
+    /// Whether it doesn't confine itself.
+    pub no_sandbox: bool,
 }
 
 impl Default for LaunchOptions {
@@ -38,6 +67,7 @@ impl Default for LaunchOptions {
             startup_timeout: Duration::from_secs(600),
             exit_grace: Duration::from_secs(5),
             json_logs: false,
+            no_sandbox: false,
         }
     }
 }
@@ -66,7 +96,7 @@ impl EngineCoreProcess {
         config: EngineConfig,
         on_progress: impl FnMut(LoadProgress),
     ) -> Result<StartedEngineCore, EngineCoreStartupError> {
-        let executable = find_executable(options.engine_core.as_deref())?;
+        let executable = core_executable(options.engine_core.as_deref())?;
         let address = PrivateAddress::new()?;
         let listener = Listener::bind(address.path())?;
         let mut process = Self::spawn(&executable, address.path(), options)?;
@@ -115,6 +145,9 @@ impl EngineCoreProcess {
         let child = Command::new(executable)
             .arg("--connect")
             .arg(address)
+            .args(options.no_sandbox.then_some("--no-sandbox"))
+            .env_clear()
+            .envs(env::vars_os().filter(|(name, _)| is_inherited(name)))
             .env("FORMWORK_LOG_FORMAT", log_format)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -177,7 +210,7 @@ impl EngineCoreProcess {
 }
 
 /// The core's executable: `given`, or the one beside this program's own.
-fn find_executable(given: Option<&Path>) -> Result<PathBuf, EngineCoreStartupError> {
+pub(crate) fn core_executable(given: Option<&Path>) -> Result<PathBuf, EngineCoreStartupError> {
     let path = match given {
         Some(path) => path.to_owned(),
         None => {
@@ -193,6 +226,16 @@ fn find_executable(given: Option<&Path>) -> Result<PathBuf, EngineCoreStartupErr
     } else {
         Err(EngineCoreStartupError::NotFound { path })
     }
+}
+
+/// True for a variable of this process that the core gets.
+fn is_inherited(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| {
+        INHERITED.contains(&name)
+            || INHERITED_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+    })
 }
 
 /// Where the core's executable is expected, for the program at `own`. Cargo puts examples and
@@ -225,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_missing_core_is_named() {
-        let error = find_executable(Some(Path::new("/nonexistent/core"))).unwrap_err();
+        let error = core_executable(Some(Path::new("/nonexistent/core"))).unwrap_err();
         assert_eq!(
             error.to_string(),
             "no engine core at /nonexistent/core: build it with `cargo build --release -p \

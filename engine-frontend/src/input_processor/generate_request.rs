@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use protocol::{SamplingParams, StructuredOutputsConstraint};
+use protocol::{SamplingParams, Shared, StructuredOutputsConstraint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -46,7 +46,7 @@ impl Prompt {
 }
 
 /// About how long a value's text is. Values are as deep as a request's body may be.
-fn num_bytes(value: &Value) -> usize {
+pub(crate) fn num_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(num_bytes).sum::<usize>() + items.len(),
@@ -130,7 +130,7 @@ pub struct GenerateRequest {
     /// Requests with different salts share no cached prefix.
     pub cache_salt: Option<String>,
     /// Distributed-tracing headers.
-    pub trace_headers: Vec<(String, String)>,
+    pub trace_headers: Shared<[(String, String)]>,
     /// Whether the model's thinking is told apart from its answer, where the model thinks.
     pub separate_reasoning: bool,
     /// What the caller calls the field that has the constraint, for errors.
@@ -250,6 +250,18 @@ fn replace_name(text: &str, name: &str, other: &str) -> String {
 }
 
 impl GenerateRequest {
+    /// About how many bytes there are to read: the prompt's, and the parameters' that may be many.
+    pub(crate) fn num_bytes(&self) -> usize {
+        let params = &self.sampling_params;
+        let allowed = params.allowed_token_ids.as_deref().unwrap_or_default();
+        let constraint = params.structured_outputs.as_ref();
+        let sources = constraint.map_or(&[][..], |c| c.constraint.specification().1);
+        self.prompt.num_bytes()
+            + size_of_val(allowed)
+            + size_of_val(&*params.logit_bias)
+            + sources.iter().map(String::len).sum::<usize>()
+    }
+
     /// A request that arrives now, with everything optional at its default: text prompts get the begin-of-text
     /// token, rendered templates bring their own.
     pub fn new(request_id: String, prompt: Prompt, sampling_params: SamplingParams) -> Self {
@@ -263,7 +275,7 @@ impl GenerateRequest {
             truncation_side: TruncationSide::default(),
             priority: 0,
             cache_salt: None,
-            trace_headers: Vec::new(),
+            trace_headers: Shared::default(),
             separate_reasoning: false,
             constraint_field: None,
             constraint_parts: Vec::new(),

@@ -161,7 +161,7 @@ fn end_of_text_tokens_come_from_the_model() {
     let params = processed(request("abc")).request.sampling_params;
     assert_eq!(params.eos_token_id, Some(EOS));
     assert_eq!(params.stop_token_ids, [IM_END]);
-    let params = processed(with_params(|p| p.stop_token_ids = vec![7, IM_END]))
+    let params = processed(with_params(|p| p.stop_token_ids = vec![7, IM_END].into()))
         .request
         .sampling_params;
     assert_eq!(params.stop_token_ids, [7, IM_END]);
@@ -175,7 +175,7 @@ fn end_of_text_tokens_come_from_the_model() {
 #[test]
 fn bad_words_with_and_without_a_space() {
     let params = processed(with_params(|p| {
-        p.bad_words = vec![" ab".to_owned(), "ab".to_owned(), "c".to_owned()];
+        p.bad_words = vec![" ab".to_owned(), "ab".to_owned(), "c".to_owned()].into();
     }))
     .request
     .sampling_params;
@@ -250,7 +250,7 @@ fn prompt_logprobs_need_the_whole_prompt() {
 }
 
 fn constrained(constraint: StructuredOutputsConstraint) -> GenerateRequest {
-    with_params(|p| p.structured_outputs = Some(StructuredOutputsParams::new(constraint)))
+    with_params(|p| p.structured_outputs = Some(StructuredOutputsParams::new(constraint).into()))
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn constraints_wait_for_the_end_of_thinking_where_it_is_not_over() {
         request.prompt = prompt.into();
         request.separate_reasoning = true;
         let params = request.sampling_params.structured_outputs.as_mut().unwrap();
-        params.enable_in_reasoning = enable_in_reasoning;
+        params.make_mut().enable_in_reasoning = enable_in_reasoning;
         processed(request)
     };
     let open = inputs(vec![1, THINK_START], false);
@@ -320,4 +320,85 @@ fn thinking_is_not_told_apart_where_it_is_switched_off() {
         .with_structured_outputs(StructuredOutputsArgs::from_json(same).unwrap())
         .unwrap_err();
     assert!(error.message.contains("must differ"), "{error}");
+}
+
+/// One check for every way by which a text comes to be tokenized.
+#[test]
+fn long_texts_are_refused_before_they_are_tokenized() {
+    let processor = processor();
+    let too_long = "a ".repeat(MAX_COUNTED_TOKENS as usize);
+    let chat = |text: &str| {
+        Prompt::Chat(ChatPrompt {
+            messages: vec![serde_json::json!({"role": "user", "content": text})],
+            ..ChatPrompt::default()
+        })
+    };
+    let truncated = |prompt: Prompt| GenerateRequest {
+        truncate_prompt_tokens: Some(8),
+        ..request(prompt)
+    };
+    for prompt in [Prompt::Text(too_long.clone()), chat(&too_long)] {
+        let error = refused(request(prompt.clone()));
+        assert_eq!(error.parameter.as_deref(), Some("input_tokens"));
+        assert!(error.message.contains("at least "), "{error}");
+        let error = refused(truncated(prompt.clone()));
+        assert_eq!(error.parameter.as_deref(), Some("prompt"));
+        assert!(error.message.contains("at most 131072"), "{error}");
+        let counted = processor.tokenize(prompt, true, &CancelFlag::new());
+        assert_eq!(counted.unwrap_err(), error);
+    }
+    // What fits is cut as before, and counted, however short the context is.
+    let fits = "a ".repeat(MAX_COUNTED_TOKENS as usize / 2);
+    let counted = processor.tokenize(Prompt::Text(fits.clone()), true, &CancelFlag::new());
+    assert_eq!(counted.unwrap().token_ids.len(), fits.len());
+    let inputs = processed(truncated(Prompt::Text(fits)));
+    assert_eq!(inputs.request.prompt_token_ids, ids("a a a a "));
+}
+
+#[test]
+fn nobody_counts_on_for_a_request_that_is_gone() {
+    let cancel = CancelFlag::new();
+    cancel.cancel();
+    let text = "a".repeat(MAX_COUNTED_TOKENS as usize + 1);
+    for prompt in [Prompt::Text(text), Prompt::Chat(ChatPrompt::default())] {
+        let error = processor().tokenize(prompt, true, &cancel).unwrap_err();
+        assert!(error.message.contains("cancelled"), "{error}");
+    }
+}
+
+/// What may be large is verified and held once, however many prompts a request has.
+#[test]
+fn requests_of_a_list_share_what_is_verified() {
+    let params = SamplingParams {
+        allowed_token_ids: Some([9, 7].into()),
+        bad_words: ["x".to_owned()].into(),
+        stop: ["y".to_owned()].into(),
+        ..SamplingParams::default()
+    };
+    let processor = processor();
+    let mut before = None;
+    let mut process = |prompt: &str, params: SamplingParams| {
+        let request = GenerateRequest::new("id".to_owned(), prompt.into(), params);
+        processor
+            .process_like(&mut before, request, &CancelFlag::new())
+            .unwrap()
+    };
+    let first = process("a", params.clone());
+    let second = process("bc", params.clone());
+    let of = |inputs: &ProcessedInputs| inputs.request.sampling_params.clone();
+    let (a, b) = (of(&first), of(&second));
+    assert!(Arc::ptr_eq(&first.stop_strings, &second.stop_strings));
+    assert!(a.stop_token_ids.is_same(&b.stop_token_ids));
+    assert!(a.bad_words_token_ids.is_same(&b.bad_words_token_ids));
+    let (allowed, also_allowed) = (a.allowed_token_ids.unwrap(), b.allowed_token_ids.unwrap());
+    assert!(allowed.is_same(&also_allowed));
+    assert_eq!(allowed, [7, 9]);
+    // What is its own stays so: the room that a prompt leaves, and a seed where none was given.
+    let other = SamplingParams {
+        max_tokens: None,
+        ..params
+    };
+    let (third, fourth) = (of(&process("a", other.clone())), of(&process("bc", other)));
+    assert_eq!((third.max_tokens, fourth.max_tokens), (Some(31), Some(30)));
+    assert_ne!(third.seed, fourth.seed);
 }

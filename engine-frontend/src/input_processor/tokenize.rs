@@ -1,15 +1,34 @@
 //! From a prompt in any form to its tokens: template, text, ids.
 
 use serde_json::Value;
+use structured_output::CancelFlag;
 use tokenizer::{ChatTemplateError, ChatTemplateRequest};
 
 use super::{ChatPrompt, InputProcessor, Prompt};
 use crate::error::ValidationError;
 
-/// Most bytes of text per token that are usual.
-const USUAL_TOKEN_BYTES: usize = 8;
-/// Bytes of a text that is tokenized as a whole in any case.
-const SHORT_TEXT: usize = 64 << 10;
+/// Tokens of a text that is counted, or cut, and not to fit the context: as many as some 45 MiB of the
+/// tokenizer's memory allow, which takes up to 300 bytes per byte of a text of short words.
+pub(crate) const MAX_COUNTED_TOKENS: u32 = 128 << 10;
+/// Bytes of a text that is tokenized as it is: it takes no more memory than that.
+const SHORT_TEXT: usize = MAX_COUNTED_TOKENS as usize;
+/// Bytes of text that are counted at once: 20 MiB of memory.
+const PIECE: usize = 64 << 10;
+/// Bytes at the end of a piece in which it is cut before white space, so that no word is counted as two.
+const CUT_WITHIN: usize = 1 << 10;
+/// Bytes of a text that are read at least, however short the context is.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+/// Bytes of text per token of the limit beyond which a text isn't read: twice what long words take.
+const MAX_TOKEN_BYTES: usize = 16;
+
+/// How long a text may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TextLimit {
+    /// Most tokens.
+    pub(crate) num_tokens: u32,
+    /// True if this is the model's context.
+    pub(crate) is_context: bool,
+}
 
 /// A prompt in all its forms.
 #[derive(Debug)]
@@ -21,28 +40,40 @@ pub(crate) struct TokenizedPrompt {
 }
 
 impl InputProcessor {
-    /// Turns a prompt of any length into tokens.
+    /// Turns a prompt into tokens that need not fit the context, but for
+    /// [`MAX_COUNTED_TOKENS`].
     ///
     /// # Errors
-    /// A template that refuses the messages.
+    /// A template that refuses the messages, or too many tokens.
     pub(crate) fn tokenize(
         &self,
         prompt: Prompt,
         add_special_tokens: bool,
+        cancel: &CancelFlag,
     ) -> Result<TokenizedPrompt, ValidationError> {
-        self.tokenize_within(prompt, add_special_tokens, None)
+        let limit = TextLimit {
+            num_tokens: self.max_counted_tokens(),
+            is_context: false,
+        };
+        self.tokenize_within(prompt, add_special_tokens, limit, cancel)
     }
 
-    /// The same for a prompt that may have `limit` tokens. One that is far too long is refused
-    /// before all of it has been read.
+    /// Most tokens of a text that need not fit the context.
+    pub(crate) fn max_counted_tokens(&self) -> u32 {
+        self.limits.max_model_len.max(MAX_COUNTED_TOKENS)
+    }
+
+    /// The same for a prompt within a limit. A text that is too long is refused before it is tokenized as a
+    /// whole, which would take memory for all of it.
     ///
     /// # Errors
-    /// A template that refuses the messages, or far too many tokens.
+    /// A template that refuses the messages, or too many tokens.
     pub(super) fn tokenize_within(
         &self,
         prompt: Prompt,
         add_special_tokens: bool,
-        limit: Option<u32>,
+        limit: TextLimit,
+        cancel: &CancelFlag,
     ) -> Result<TokenizedPrompt, ValidationError> {
         let ended_in = |token_ids: &[u32]| {
             let reasoning = self.reasoning.as_ref();
@@ -57,15 +88,13 @@ impl InputProcessor {
                 });
             }
             Prompt::Text(text) => (text, None),
-            Prompt::Chat(chat) => (self.render(&chat)?, Some(chat)),
+            Prompt::Chat(chat) => (self.render(&chat, cancel)?, Some(chat)),
         };
-        if let Some(limit) = limit {
-            self.refuse_far_too_long(&text, limit)?;
-        }
+        self.check_length(&text, limit, cancel)?;
         let token_ids = self.encode(&text, add_special_tokens, "prompt")?;
         let reasoning_ended = match &chat {
             None => ended_in(&token_ids),
-            Some(chat) => self.reasoning_ended_in_chat(chat, &text)?,
+            Some(chat) => self.reasoning_ended_in_chat(chat, &text, cancel)?,
         };
         Ok(TokenizedPrompt {
             text: Some(text),
@@ -74,30 +103,55 @@ impl InputProcessor {
         })
     }
 
-    /// Looks at beginnings of a long text, each four times as long as the one before, and refuses it
-    /// where one has more than twice the tokens that may be: so much is not lost by what follows.
-    /// Costs no more than tokenizing a text that just passes.
-    fn refuse_far_too_long(&self, text: &str, limit: u32) -> Result<(), ValidationError> {
-        let limit = limit as usize;
-        let mut len = limit.saturating_mul(USUAL_TOKEN_BYTES).max(SHORT_TEXT);
-        while len < text.len() / 2 {
-            while !text.is_char_boundary(len) {
-                len += 1;
+    /// Counts the tokens of a long text piece by piece, and refuses it once there are more than an eighth too
+    /// many: cuts between pieces may add some. Memory is that of one piece.
+    fn check_length(
+        &self,
+        text: &str,
+        limit: TextLimit,
+        cancel: &CancelFlag,
+    ) -> Result<(), ValidationError> {
+        let num_tokens = limit.num_tokens as usize;
+        let max_bytes = num_tokens
+            .saturating_mul(MAX_TOKEN_BYTES)
+            .max(MAX_TEXT_BYTES);
+        let mut rest = text;
+        let mut counted = 0;
+        while text.len() > SHORT_TEXT && !rest.is_empty() {
+            if cancel.is_cancelled() {
+                return Err(ValidationError::new("the request was cancelled"));
             }
-            let beginning = text.get(..len).unwrap_or_default();
-            let num_tokens = self.encode(beginning, false, "prompt")?.len();
-            if num_tokens > 2 * limit {
-                return Err(self.too_long(num_tokens, "at least "));
+            if text.len() - rest.len() >= max_bytes {
+                return Err(self.too_many_bytes(text.len(), max_bytes));
             }
-            len = len.saturating_mul(4);
+            let (piece, behind) = first_piece(rest);
+            rest = behind;
+            counted += self.encode(piece, false, "prompt")?.len();
+            let at_least = counted - counted / 9;
+            if at_least > num_tokens {
+                return Err(match limit.is_context {
+                    true => self.too_long(at_least, "at least "),
+                    false => too_many_to_count(at_least, num_tokens),
+                });
+            }
         }
         Ok(())
+    }
+
+    fn too_many_bytes(&self, num_bytes: usize, max_bytes: usize) -> ValidationError {
+        let message = format!(
+            "the prompt has {num_bytes} bytes of text: at most {max_bytes} are read for this model's \
+             context length of {} tokens. Shorten it",
+            self.limits.max_model_len
+        );
+        ValidationError::field("prompt", format!("{num_bytes} bytes"), message)
     }
 
     fn reasoning_ended_in_chat(
         &self,
         chat: &ChatPrompt,
         rendered: &str,
+        cancel: &CancelFlag,
     ) -> Result<Option<bool>, ValidationError> {
         let Some(reasoning) = &self.reasoning else {
             return Ok(Some(true));
@@ -118,15 +172,15 @@ impl InputProcessor {
             },
         };
         let without_opening = if chat.add_generation_prompt {
-            self.apply_chat_template(chat, false)?
+            self.apply_chat_template(chat, false, cancel)?
         } else {
             rendered.to_owned()
         };
         Ok(reasoning.ended_in_opening(rendered, &without_opening, template))
     }
 
-    fn render(&self, chat: &ChatPrompt) -> Result<String, ValidationError> {
-        let mut text = self.apply_chat_template(chat, chat.add_generation_prompt)?;
+    fn render(&self, chat: &ChatPrompt, cancel: &CancelFlag) -> Result<String, ValidationError> {
+        let mut text = self.apply_chat_template(chat, chat.add_generation_prompt, cancel)?;
         if chat.continue_final_message {
             let end = final_message_end(&text, chat.messages.last())?;
             text.truncate(end);
@@ -138,7 +192,12 @@ impl InputProcessor {
         &self,
         chat: &ChatPrompt,
         add_generation_prompt: bool,
+        cancel: &CancelFlag,
     ) -> Result<String, ValidationError> {
+        // Nobody waits for it any more.
+        if cancel.is_cancelled() {
+            return Err(ValidationError::new("the request was cancelled"));
+        }
         let parameter = match &chat.chat_template {
             Some(_) => "chat_template",
             None => "messages",
@@ -220,4 +279,28 @@ fn final_message_end(rendered: &str, message: Option<&Value>) -> Result<usize, V
              as it is",
         )
     })
+}
+
+/// A text's first [`PIECE`], cut before white space where there is some near its end, and the rest.
+fn first_piece(text: &str) -> (&str, &str) {
+    if text.len() <= PIECE {
+        return (text, "");
+    }
+    let mut end = PIECE;
+    while !text.is_char_boundary(end) {
+        end += 1;
+    }
+    let near_end = text.as_bytes().get(end - CUT_WITHIN..end);
+    // White space of ASCII is no part of another character, so a cut before it is one between two.
+    let space = near_end.and_then(|bytes| bytes.iter().rposition(u8::is_ascii_whitespace));
+    let end = space.map_or(end, |at| end - CUT_WITHIN + at);
+    text.split_at_checked(end).unwrap_or((text, ""))
+}
+
+fn too_many_to_count(num_tokens: usize, max_tokens: usize) -> ValidationError {
+    let message = format!(
+        "the prompt has at least {num_tokens} tokens: at most {max_tokens} are counted, or cut by \
+         truncate_prompt_tokens. Shorten it"
+    );
+    ValidationError::field("prompt", num_tokens, message)
 }

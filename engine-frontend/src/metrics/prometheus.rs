@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use protocol::{EngineCoreReadyResponse, FinishReason, SchedulerStats};
 
+use super::http_requests::HttpRequests;
 use super::text::TextWriter;
 use super::{EngineMetrics, FinishedRequestStats, Histogram, IterationStats, StatLogger};
 
@@ -27,7 +28,6 @@ const ITERATION_TOKENS: [f64; 13] = [
 ];
 const N: [f64; 5] = [1.0, 2.0, 5.0, 10.0, 20.0];
 const PREEMPTIONS: [f64; 7] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
-const HTTP_TIME: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
 
 /// Gathers statistics, and writes them in the text format of Prometheus.
 #[derive(Debug)]
@@ -67,9 +67,8 @@ struct Values {
     request_decode_time: Histogram,
     restored_rows: u64,
     engine_restarts: u64,
-    /// By handler, method and status.
-    http_requests: BTreeMap<(String, String, u16), u64>,
-    http_duration: BTreeMap<(String, String), Histogram>,
+    lost_audit_lines: u64,
+    http_requests: HttpRequests,
 }
 
 impl PrometheusStatLogger {
@@ -119,8 +118,8 @@ impl PrometheusStatLogger {
                 request_decode_time: request_times(),
                 restored_rows: 0,
                 engine_restarts: 0,
-                http_requests: BTreeMap::new(),
-                http_duration: BTreeMap::new(),
+                lost_audit_lines: 0,
+                http_requests: HttpRequests::default(),
             }),
         }
     }
@@ -139,18 +138,16 @@ impl PrometheusStatLogger {
         self.values().engine_restarts += 1;
     }
 
-    /// An HTTP request whose answer has begun.
-    pub fn record_http(&self, handler: &str, method: &str, status: u16, duration: Duration) {
+    /// A line of the audit log that could not be written.
+    pub fn record_lost_audit_line(&self) {
+        self.values().lost_audit_lines += 1;
+    }
+
+    /// An HTTP request whose answer has begun. `route` is the path as the router writes it, `None` where
+    /// it has none.
+    pub fn record_http(&self, route: Option<&str>, method: &str, status: u16, duration: Duration) {
         let mut values = self.values();
-        let key = (handler.to_owned(), method.to_owned());
-        let duration = duration.as_secs_f64();
-        values
-            .http_duration
-            .entry(key)
-            .or_insert_with(|| Histogram::new(HTTP_TIME))
-            .observe(duration);
-        let key = (handler.to_owned(), method.to_owned(), status);
-        *values.http_requests.entry(key).or_default() += 1;
+        values.http_requests.record(route, method, status, duration);
     }
 
     /// Everything, as text; `engine` are the totals of the core's reports.

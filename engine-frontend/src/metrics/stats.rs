@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn times_are_differences_of_the_cores_clock() {
         let request = EngineCoreRequest {
-            prompt_token_ids: vec![1; 7],
+            prompt_token_ids: vec![1; 7].into(),
             ..EngineCoreRequest::default()
         };
         let mut stats = RequestStateStats::new(&request, 2, Instant::now());

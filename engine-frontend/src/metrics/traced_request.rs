@@ -24,7 +24,7 @@ impl TracedRequest {
         Self {
             request_id: own_id.unwrap_or(&request.request_id).clone(),
             arrival_time: request.arrival_time,
-            trace_headers: request.trace_headers.clone(),
+            trace_headers: request.trace_headers.to_vec(),
             temperature: request.sampling_params.temperature,
             top_p: request.sampling_params.top_p,
         }

@@ -19,7 +19,7 @@ use super::tool_format::{Openings, ToolCallFormat};
 use super::tools::{self, take_tools};
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
-use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
+use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt, num_bytes};
 use message::chat_message;
 
 const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
@@ -169,6 +169,14 @@ impl ChatCompletionRequest {
         })
     }
 
+    /// About how many bytes of tools and constraint there are to read.
+    pub(super) fn num_bytes(&self) -> usize {
+        let constraint = self.common.constraint.as_ref();
+        let sources = constraint.map_or(&[][..], |c| c.params.constraint.specification().1);
+        let tools = self.tools.as_deref().unwrap_or_default();
+        tools.iter().map(num_bytes).sum::<usize>() + sources.iter().map(String::len).sum::<usize>()
+    }
+
     /// The engine's request, and where calls begin in its answer; takes [the
     /// prompt](Self::take_prompt) and the constraint. Without a limit of its own it may use the rest of
     /// the context. `format` is how the model writes calls, where that is known.
@@ -205,7 +213,7 @@ impl ChatCompletionRequest {
         request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);
         let openings = tools.map(|mut tools| {
             if let Some(settings) = &self.common.constraint_settings {
-                settings.apply(&mut tools.constraint.params);
+                settings.apply(tools.constraint.params.make_mut());
             }
             request.constrain(tools.constraint);
             // Calls may begin with a control token, the only ones that the constraint has.

@@ -10,8 +10,11 @@ use super::request::{CommonFields, wrong_max_tokens};
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
 use crate::input_processor::{GenerateRequest, Prompt};
+use crate::output_processor::MAX_ANSWER_BYTES;
 use crate::sampling_params::MAX_N_SEQUENCES;
 
+/// Bytes of a token's text, about.
+const USUAL_TOKEN_BYTES: usize = 8;
 /// Most prompts in one request.
 const MAX_PROMPTS: usize = 1024;
 /// Most answers to one request, over all its prompts: each is a request to the core.
@@ -41,6 +44,18 @@ impl CompletionPrompt {
             Self::Text(_) | Self::TokenIds(_) => 1,
             Self::Texts(texts) => texts.len(),
             Self::TokenIdLists(lists) => lists.len(),
+        }
+    }
+
+    /// About how many bytes of text they are.
+    fn num_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::TokenIds(ids) => ids.len() * USUAL_TOKEN_BYTES,
+            Self::Texts(texts) => texts.iter().map(String::len).sum(),
+            Self::TokenIdLists(lists) => {
+                lists.iter().map(Vec::len).sum::<usize>() * USUAL_TOKEN_BYTES
+            }
         }
     }
 
@@ -116,6 +131,14 @@ impl CompletionRequest {
                  most {MAX_SEQUENCES} are possible in one request"
             );
             return Err(ValidationError::field("n", n, message));
+        }
+        let echoed = self.prompt.num_bytes().saturating_mul(n as usize);
+        if self.echo && n > 1 && echoed > MAX_ANSWER_BYTES {
+            let message = format!(
+                "echo would repeat the prompt in {n} answers, {echoed} bytes together: at most \
+                 {MAX_ANSWER_BYTES} are possible. Leave it out, or ask for fewer answers"
+            );
+            return Err(ValidationError::field("echo", true, message));
         }
         if let Some(settings) = &self.common.constraint_settings {
             return Err(settings.without_constraint());
@@ -302,7 +325,7 @@ mod tests {
         assert_eq!((p.n, p.temperature, p.top_p, p.top_k), (2, 0.5, 0.9, 0));
         assert_eq!(p.seed, Some(u64::MAX - 1));
         assert_eq!(p.logit_bias, [(7, 100.0)]);
-        assert_eq!(p.stop, ["x"]);
+        assert_eq!(p.stop, ["x".to_owned()]);
         assert_eq!((p.max_tokens, p.min_tokens), (Some(9), 2));
         assert_eq!((p.logprobs, p.prompt_logprobs), (Some(3), Some(1)));
         assert_eq!(p.thinking_token_budget, None);

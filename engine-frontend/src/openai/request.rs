@@ -1,6 +1,6 @@
 //! What completions and chat completions have in common.
 
-use protocol::{RepetitionDetection, RequestOutputKind, SamplingParams};
+use protocol::{RepetitionDetection, RequestOutputKind, SamplingParams, Shared};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -51,8 +51,8 @@ pub struct CommonFields {
     pub frequency_penalty: Option<f32>,
     pub repetition_penalty: Option<f32>,
     pub seed: Option<u64>,
-    pub stop: Vec<String>,
-    pub stop_token_ids: Vec<u32>,
+    pub stop: Shared<[String]>,
+    pub stop_token_ids: Shared<[u32]>,
     pub include_stop_str_in_output: bool,
     pub ignore_eos: bool,
     pub max_tokens: Option<u32>,
@@ -60,11 +60,11 @@ pub struct CommonFields {
     pub min_tokens: u32,
     pub skip_special_tokens: bool,
     pub spaces_between_special_tokens: bool,
-    pub logit_bias: Vec<(u32, f32)>,
-    pub allowed_token_ids: Option<Vec<u32>>,
-    pub bad_words: Vec<String>,
+    pub logit_bias: Shared<[(u32, f32)]>,
+    pub allowed_token_ids: Option<Shared<[u32]>>,
+    pub bad_words: Shared<[String]>,
     pub prompt_logprobs: Option<i32>,
-    pub logprob_token_ids: Option<Vec<u32>>,
+    pub logprob_token_ids: Option<Shared<[u32]>>,
     pub repetition_detection: Option<RepetitionDetection>,
     pub thinking_token_budget: Option<u32>,
     pub truncate_prompt_tokens: Option<i64>,
@@ -431,17 +431,17 @@ fn take_seed(fields: &mut Fields) -> Result<Option<u64>, ValidationError> {
     })
 }
 
-fn take_stop(fields: &mut Fields) -> Result<Vec<String>, ValidationError> {
+fn take_stop(fields: &mut Fields) -> Result<Shared<[String]>, ValidationError> {
     Ok(match fields.take("stop")? {
-        None => Vec::new(),
-        Some(OneOrMany::One(stop)) => vec![stop],
-        Some(OneOrMany::Many(stop)) => stop,
+        None => Shared::default(),
+        Some(OneOrMany::One(stop)) => [stop].into(),
+        Some(OneOrMany::Many(stop)) => stop.into(),
     })
 }
 
-fn take_logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ValidationError> {
+fn take_logit_bias(fields: &mut Fields) -> Result<Shared<[(u32, f32)]>, ValidationError> {
     let Some(bias) = fields.take::<Map<String, Value>>("logit_bias")? else {
-        return Ok(Vec::new());
+        return Ok(Shared::default());
     };
     bias.iter()
         .map(|(id, value)| {

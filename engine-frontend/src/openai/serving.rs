@@ -5,13 +5,17 @@ mod chat;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::StopReason;
+use protocol::{Shared, StopReason};
 use serde_json::Value;
+use structured_output::CancelFlag;
+use tokenizer::Tokenizer;
 
 pub use chat::ChatSettings;
 pub(super) use chat::{chat_logprobs, finish_reason};
 
-use super::completion::{CompletionRequest, CompletionResponse, CompletionResponseChoice};
+use super::completion::{
+    CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
+};
 use super::default_sampling_params::DefaultSamplingParams;
 use super::echo::text_and_logprobs;
 use super::error::ServingError;
@@ -19,11 +23,15 @@ use super::logprobs::prompt_logprobs;
 use super::tool_format::ToolCallFormat;
 use super::usage::UsageInfo;
 use crate::async_llm::{AsyncLLM, RequestStream};
+use crate::error::ValidationError;
 use crate::input_processor::GenerateRequest;
+use crate::output_processor::MAX_ANSWER_BYTES;
 use crate::outputs::{CompletionOutput, RequestOutput};
+use crate::token_usage::TokenUsage;
+use crate::tokenizer_threads::LARGE;
 
 /// What a request doesn't say itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct RequestContext {
     /// The request's id without prefix; a `request_id` in the body wins.
     pub request_id: String,
@@ -33,6 +41,23 @@ pub struct RequestContext {
     pub default_seed: Option<u64>,
     /// See [`GenerateRequest::trace_headers`].
     pub trace_headers: Vec<(String, String)>,
+    /// Keeps the request's cached prefixes from callers with another one, whatever its own
+    /// `cache_salt` is.
+    pub caller_salt: Option<Arc<str>>,
+    /// Counts the request's tokens as they come.
+    pub usage: Arc<TokenUsage>,
+}
+
+impl RequestContext {
+    /// The salt of a request with this one of its own. No two callers' are equal: the caller's salt
+    /// comes first, and a request's holds no slash.
+    fn cache_salt(&self, own: Option<String>) -> Option<String> {
+        match (&self.caller_salt, own) {
+            (Some(callers), Some(own)) => Some(format!("{callers}/{own}")),
+            (Some(callers), None) => Some(callers.to_string()),
+            (None, own) => own,
+        }
+    }
 }
 
 /// The API on one model.
@@ -121,19 +146,26 @@ impl OpenAIServing {
         let id = request_id("cmpl", request.common.request_id.as_deref(), context);
         let requests = request.to_generate_requests(&id, &self.default_sampling_params);
         let outputs = self.generate(requests, context).await?;
-        let n = request.common.n.unwrap_or(1);
-        let mut choices = Vec::new();
-        for (i, output) in (0..).zip(&outputs) {
-            for completion in &output.outputs {
-                let index = i * n + completion.index;
-                choices.push(self.completion_choice(request, output, completion, index));
-            }
-        }
+        check_repeated(request, &outputs)?;
         let usage = if request.echo_only() {
             let prompt_tokens = self.usage(&outputs).prompt_tokens;
             UsageInfo::new(prompt_tokens, 0)
         } else {
             self.usage(&outputs)
+        };
+        let size = outputs.iter().map(RequestOutput::num_bytes).sum();
+        let choices = if size <= LARGE {
+            completion_choices(request, self.engine.tokenizer(), outputs)
+        } else {
+            let tokenizer = self.engine.tokenizer().clone();
+            // All but the prompts costs little to clone.
+            let request = CompletionRequest {
+                prompt: CompletionPrompt::TokenIds(Vec::new()),
+                common: request.common.clone(),
+                ..*request
+            };
+            let make = move |_: &CancelFlag| completion_choices(&request, &tokenizer, outputs);
+            self.engine.run_aside(size, make).await?
         };
         Ok(CompletionResponse {
             id,
@@ -189,54 +221,22 @@ impl OpenAIServing {
         Ok(outputs)
     }
 
-    /// Starts the requests of one API request. The first error aborts those that were started.
+    /// Starts the requests of one API request, all or none.
     pub(super) async fn start(
         &self,
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
     ) -> Result<Vec<RequestStream>, ServingError> {
-        let mut streams: Vec<RequestStream> = Vec::with_capacity(requests.len());
-        for mut request in requests {
+        let mut requests = requests;
+        let trace_headers: Shared<[(String, String)]> = context.trace_headers.as_slice().into();
+        for request in &mut requests {
             let params = &mut request.sampling_params;
             params.seed = params.seed.or(context.default_seed);
-            request.trace_headers.clone_from(&context.trace_headers);
-            streams.push(self.engine.generate(request).await?);
+            request.trace_headers = trace_headers.clone();
+            request.cache_salt = context.cache_salt(request.cache_salt.take());
         }
-        Ok(streams)
-    }
-
-    fn completion_choice(
-        &self,
-        request: &CompletionRequest,
-        output: &RequestOutput,
-        completion: &CompletionOutput,
-        index: u32,
-    ) -> CompletionResponseChoice {
-        let tokenizer = self.engine.tokenizer();
-        let (text, logprobs) =
-            text_and_logprobs(request, tokenizer, output, completion, request.echo);
-        let keep_answer = !request.echo_only();
-        let return_token_ids = request.common.return_token_ids;
-        CompletionResponseChoice {
-            index,
-            text,
-            logprobs,
-            finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
-            stop_reason: completion.stop_reason.as_ref().map(stop_reason),
-            structured_output_complete: completion.structured_output_complete,
-            token_ids: return_token_ids.then(|| {
-                if keep_answer {
-                    completion.token_ids.clone()
-                } else {
-                    Vec::new()
-                }
-            }),
-            prompt_token_ids: return_token_ids.then(|| output.prompt_token_ids.to_vec()),
-            prompt_logprobs: match request.common.prompt_logprobs {
-                Some(_) => output.prompt_logprobs.as_deref().map(prompt_logprobs),
-                None => None,
-            },
-        }
+        let usage = Some(context.usage.clone());
+        Ok(self.engine.generate_all(requests, usage).await?)
     }
 
     fn usage(&self, outputs: &[RequestOutput]) -> UsageInfo {
@@ -256,6 +256,88 @@ impl OpenAIServing {
 
     pub(super) fn tells_cached_tokens(&self) -> bool {
         self.prompt_tokens_details
+    }
+}
+
+/// Refuses what would repeat a prompt's tokens or logprobs in so many answers that they take too much.
+fn check_repeated(
+    request: &CompletionRequest,
+    outputs: &[RequestOutput],
+) -> Result<(), ValidationError> {
+    /// Bytes of a token's id, as a number and as JSON.
+    const ID_BYTES: usize = 16;
+    /// Bytes of a logprob, as JSON has it.
+    const LOGPROB_BYTES: usize = 128;
+    let of_output = |output: &RequestOutput| {
+        let ids = match request.common.return_token_ids {
+            true => output.prompt_token_ids.len() * ID_BYTES,
+            false => 0,
+        };
+        let positions = output.prompt_logprobs.iter().flatten().flatten();
+        let logprobs: usize = positions.map(Vec::len).sum();
+        let repeated = output.outputs.len().saturating_sub(1);
+        (ids + logprobs * LOGPROB_BYTES) * repeated
+    };
+    let bytes: usize = outputs.iter().map(of_output).sum();
+    if bytes <= MAX_ANSWER_BYTES {
+        return Ok(());
+    }
+    let n = request.common.n.unwrap_or(1);
+    let message = format!(
+        "return_token_ids or logprobs of the prompt would be in {n} answers, {bytes} bytes together: at \
+         most {MAX_ANSWER_BYTES} are possible. Ask for fewer answers"
+    );
+    Err(ValidationError::field("n", n, message))
+}
+
+/// The answers in the API's words. Each output is dropped once it is told.
+fn completion_choices(
+    request: &CompletionRequest,
+    tokenizer: &Tokenizer,
+    outputs: Vec<RequestOutput>,
+) -> Vec<CompletionResponseChoice> {
+    let n = request.common.n.unwrap_or(1);
+    let mut choices = Vec::new();
+    for (i, mut output) in (0..).zip(outputs) {
+        for completion in std::mem::take(&mut output.outputs) {
+            let index = i * n + completion.index;
+            choices.push(completion_choice(
+                request, tokenizer, &output, completion, index,
+            ));
+        }
+    }
+    choices
+}
+
+fn completion_choice(
+    request: &CompletionRequest,
+    tokenizer: &Tokenizer,
+    output: &RequestOutput,
+    completion: CompletionOutput,
+    index: u32,
+) -> CompletionResponseChoice {
+    let (text, logprobs) = text_and_logprobs(request, tokenizer, output, &completion, request.echo);
+    let keep_answer = !request.echo_only();
+    let return_token_ids = request.common.return_token_ids;
+    CompletionResponseChoice {
+        index,
+        text,
+        logprobs,
+        finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
+        stop_reason: completion.stop_reason.as_ref().map(stop_reason),
+        structured_output_complete: completion.structured_output_complete,
+        token_ids: return_token_ids.then(|| {
+            if keep_answer {
+                completion.token_ids
+            } else {
+                Vec::new()
+            }
+        }),
+        prompt_token_ids: return_token_ids.then(|| output.prompt_token_ids.to_vec()),
+        prompt_logprobs: match request.common.prompt_logprobs {
+            Some(_) => output.prompt_logprobs.as_deref().map(prompt_logprobs),
+            None => None,
+        },
     }
 }
 
@@ -279,7 +361,64 @@ pub(super) fn request_id(prefix: &str, own: Option<&str>, context: &RequestConte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::fake_engine;
+    use crate::test_support::{fake_engine, output};
+
+    #[test]
+    fn no_two_callers_have_a_salt_in_common() {
+        let salt = |callers: Option<&str>, own: Option<&str>| {
+            let context = RequestContext {
+                request_id: String::new(),
+                created: 0,
+                default_seed: None,
+                trace_headers: Vec::new(),
+                caller_salt: callers.map(Arc::from),
+                usage: Arc::default(),
+            };
+            context.cache_salt(own.map(str::to_owned))
+        };
+        assert_eq!(salt(None, None), None);
+        assert_eq!(salt(None, Some("s")).as_deref(), Some("s"));
+        assert_eq!(salt(Some("a1"), None).as_deref(), Some("a1"));
+        assert_eq!(salt(Some("a1"), Some("s")).as_deref(), Some("a1/s"));
+    }
+
+    #[tokio::test]
+    async fn tokens_are_counted_though_nobody_takes_the_answer() {
+        let (engine, mut core) = fake_engine(64);
+        let names = vec!["m".to_owned()];
+        let serving = OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default());
+        let context = RequestContext {
+            request_id: "r".to_owned(),
+            created: 0,
+            default_seed: None,
+            trace_headers: Vec::new(),
+            caller_salt: Some("a1".into()),
+            usage: Arc::default(),
+        };
+        let body = serde_json::json!({"prompt": "seven b", "n": 2, "max_tokens": 9});
+        let request = CompletionRequest::from_json(body).unwrap();
+        let usage = context.usage.clone();
+        {
+            let answer = serving.create_completion(&request, &context);
+            tokio::pin!(answer);
+            let generate = async {
+                for _ in 0..2 {
+                    let request = core.added().await;
+                    assert_eq!(request.cache_salt.as_deref(), Some("a1"));
+                    core.send(vec![output(&request.request_id, "abc", None)]);
+                }
+                while usage.completion_tokens() < 6 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                _ = &mut answer => panic!("there is no end yet"),
+                () = generate => {}
+            }
+        }
+        // The answer was given up before its end.
+        assert_eq!((usage.prompt_tokens(), usage.completion_tokens()), (7, 6));
+    }
 
     #[tokio::test]
     async fn a_model_is_known_by_its_names_and_by_paths_of_its_folder() {

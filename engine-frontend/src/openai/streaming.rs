@@ -195,13 +195,13 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn stream_chat_completion(
         &self,
-        mut request: ChatCompletionRequest,
+        request: ChatCompletionRequest,
         context: &RequestContext,
     ) -> Result<EventStream, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
         let role = self.response_role(&request);
-        let (generate, openings) = self.chat_generate_request(&mut request, &id)?;
+        let (request, generate, openings) = self.chat_generate_request(request, &id).await?;
         let constrained = generate.sampling_params.structured_outputs.is_some();
         let streams = self.start(vec![generate], context).await?;
         let head = self.head(id, context, &request.common);

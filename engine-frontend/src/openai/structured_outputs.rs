@@ -1,7 +1,9 @@
 //! Constraints as requests spell them: `structured_outputs`, `response_format`, the older `guided_*`
 //! fields, and llama.cpp's `grammar` and `json_schema`.
 
-use protocol::{PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
+use protocol::{
+    PropertyOrder, Shared, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -17,7 +19,7 @@ const RESPONSE_FORMAT_TYPES: &str = "text, json_object, json_schema or structura
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestConstraint {
     /// What it says.
-    pub params: StructuredOutputsParams,
+    pub params: Shared<StructuredOutputsParams>,
     /// The field that has the constraint, as the request spells it.
     pub field: String,
     /// What it was put together from: where it is refused, the part at fault is named. Empty where it
@@ -372,7 +374,7 @@ impl Gathered {
         }
         Ok(Taken {
             constraint: Some(RequestConstraint {
-                params,
+                params: params.into(),
                 field,
                 parts: Vec::new(),
                 whitespace_field,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokenizer::Tokenizer;
 
 use super::chat::ChatCompletionRequest;
 use super::error::ServingError;
@@ -114,7 +115,7 @@ impl OpenAIServing {
     /// Tokenizes a prompt as a request with it would.
     ///
     /// # Errors
-    /// The request names another model, or the template refuses the messages.
+    /// The request names another model, is longer than what is counted, or the template refuses the messages.
     pub async fn tokenize(
         &self,
         request: TokenizeRequest,
@@ -123,43 +124,32 @@ impl OpenAIServing {
         let engine = self.engine();
         let mut prompt = request.prompt;
         self.complete_prompt(&mut prompt, &request.tool_choice)?;
-        let tokens = engine.tokenize(prompt, request.add_special_tokens).await?;
-        let text = |&id: &u32| {
-            let bytes = engine.tokenizer().token_bytes(id);
-            String::from_utf8_lossy(bytes).into_owned()
+        let max_model_len = engine.ready_response().max_model_len;
+        let return_token_strs = request.return_token_strs;
+        let answer = move |tokens: Vec<u32>, tokenizer: &Tokenizer| {
+            let text = |&id: &u32| String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned();
+            TokenizeResponse {
+                count: tokens.len(),
+                max_model_len,
+                token_strs: return_token_strs.then(|| tokens.iter().map(text).collect()),
+                tokens,
+            }
         };
-        Ok(TokenizeResponse {
-            count: tokens.len(),
-            max_model_len: engine.ready_response().max_model_len,
-            token_strs: request
-                .return_token_strs
-                .then(|| tokens.iter().map(text).collect()),
-            tokens,
-        })
+        let add_special_tokens = request.add_special_tokens;
+        Ok(engine.tokenize(prompt, add_special_tokens, answer).await?)
     }
 
     /// The text of tokens, special ones included.
     ///
     /// # Errors
-    /// The request names another model, or a token that the model doesn't have.
-    pub fn detokenize(
+    /// The request names another model, too many tokens, or one that the model doesn't have.
+    pub async fn detokenize(
         &self,
-        request: &DetokenizeRequest,
+        request: DetokenizeRequest,
     ) -> Result<DetokenizeResponse, ServingError> {
         self.check_model(request.model.as_deref())?;
-        let tokenizer = self.engine().tokenizer();
-        let size = tokenizer.vocab_size();
-        if let Some(id) = request.tokens.iter().find(|id| **id as usize >= size) {
-            return Err(ValidationError::field(
-                "tokens",
-                id,
-                format!("token id {id} is out of range: the model's ids are below {size}"),
-            )
-            .into());
-        }
-        Ok(DetokenizeResponse {
-            prompt: tokenizer.decode(&request.tokens, false),
-        })
+        let prompt = self.engine().detokenize(request.tokens).await?;
+        Ok(DetokenizeResponse { prompt })
     }
 }
 
@@ -202,9 +192,34 @@ mod tests {
     async fn tokens_become_text() {
         let serving = serving();
         let request = DetokenizeRequest::from_json(json!({"tokens": [104, 105]})).unwrap();
-        assert_eq!(serving.detokenize(&request).unwrap().prompt, "hi");
+        assert_eq!(serving.detokenize(request).await.unwrap().prompt, "hi");
         let request = DetokenizeRequest::from_json(json!({"tokens": [999]})).unwrap();
-        assert!(serving.detokenize(&request).is_err());
+        assert!(serving.detokenize(request).await.is_err());
+    }
+
+    /// Both ways have the bound of prompts that are cut: no text takes memory for hundreds of its bytes.
+    #[tokio::test]
+    async fn what_is_too_long_is_refused() {
+        let serving = serving();
+        let text = "a ".repeat(1 << 20);
+        let messages = json!([{"role": "user", "content": text}]);
+        for body in [
+            json!({"prompt": text}),
+            json!({"prompt": text, "return_token_strs": true}),
+            json!({"messages": messages}),
+        ] {
+            let request = TokenizeRequest::from_json(body).unwrap();
+            let error = serving.tokenize(request).await.unwrap_err().to_response();
+            assert_eq!(
+                (error.error.code, error.error.param.as_deref()),
+                (400, Some("prompt"))
+            );
+            assert!(error.error.message.contains("at most 131072"), "{error:?}");
+        }
+        let tokens = vec![104; 131_073];
+        let request = DetokenizeRequest::from_json(json!({"tokens": tokens})).unwrap();
+        let error = serving.detokenize(request).await.unwrap_err().to_response();
+        assert_eq!(error.error.param.as_deref(), Some("tokens"));
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub(super) fn constraint(
                 constraint: answer.params.constraint.clone(),
                 place: tool_format::PLACE_OF_ANSWER.to_owned(),
             });
-            answer.params.clone()
+            StructuredOutputsParams::clone(&answer.params)
         }
         None => StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject),
     };
@@ -162,7 +162,7 @@ pub(super) fn constraint(
     Ok(Some(ToolConstraint {
         openings: Openings::new(format, functions.iter().map(|(name, _)| *name)),
         constraint: RequestConstraint {
-            params,
+            params: params.into(),
             field,
             parts,
             whitespace_field: None,
@@ -230,7 +230,7 @@ const NO_PROPERTIES: [&str; 6] = [
 /// A constraint as a format of structural tags.
 fn answer_format(answer: &RequestConstraint) -> Result<Value, ValidationError> {
     use StructuredOutputsConstraint as Constraint;
-    let params = &answer.params;
+    let params: &StructuredOutputsParams = &answer.params;
     let plain = StructuredOutputsParams {
         constraint: params.constraint.clone(),
         complete_within_max_tokens: params.complete_within_max_tokens,

@@ -37,6 +37,8 @@ async fn complete(serving: &OpenAIServing, core: &mut FakeCore) {
             "traceparent".to_owned(),
             format!("00-{TRACE_ID}-{PARENT_ID}-01"),
         )],
+        caller_salt: None,
+        usage: Arc::default(),
     };
     let answer = serving.create_completion(&request, &context);
     let generate = async {

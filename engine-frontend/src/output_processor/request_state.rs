@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use protocol::{EngineCoreOutput, FinishReason, RequestOutputKind, StopReason};
 
+use super::answer_budget::AnswerBudget;
 use crate::detokenizer::IncrementalDetokenizer;
 use crate::input_processor::CallersFields;
 use crate::logprobs::LogprobsProcessor;
@@ -30,6 +31,7 @@ pub(super) struct RequestState {
     pub(super) structured_output_complete: Option<bool>,
     pub(super) detokenizer: IncrementalDetokenizer,
     pub(super) logprobs_processor: LogprobsProcessor,
+    pub(super) budget: AnswerBudget,
     pub(super) num_cached_tokens: u32,
     /// Tokens that earlier outputs of a stream brought.
     pub(super) sent_tokens: usize,
@@ -126,7 +128,10 @@ impl RequestState {
             reasoning,
             num_reasoning_tokens: self.detokenizer.num_reasoning_tokens(),
             cumulative_logprob: self.logprobs_processor.cumulative_logprob(),
-            logprobs: self.logprobs_processor.logprobs_from(start),
+            logprobs: match delta || finished {
+                true => self.logprobs_processor.take_logprobs_from(start),
+                false => self.logprobs_processor.logprobs_from(start),
+            },
             finish_reason,
             stop_reason,
             structured_output_complete: self.structured_output_complete.filter(|_| finished),

@@ -33,7 +33,7 @@ impl Fixture {
         let request = EngineCoreRequest {
             request_id: "r".to_owned(),
             external_req_id: Some("mine".to_owned()),
-            prompt_token_ids: ids("p"),
+            prompt_token_ids: ids("p").into(),
             sampling_params: params,
             output_token_ids: ids(replayed),
             ..EngineCoreRequest::default()
@@ -43,7 +43,8 @@ impl Fixture {
             ..ProcessedInputs::new(request)
         };
         change(&mut inputs);
-        let children = processor.add_request(inputs, &queue);
+        let budget = AnswerBudget::new(&inputs.request.sampling_params, 260);
+        let children = processor.add_request(inputs, &queue, &budget);
         Self {
             processor,
             queue,
@@ -96,7 +97,7 @@ fn cumulative_delta_and_final_outputs() {
 #[test]
 fn a_stop_string_ends_the_request_here() {
     let mut fixture = Fixture::new(SamplingParams {
-        stop: vec!["bc".to_owned()],
+        stop: vec!["bc".to_owned()].into(),
         ..kind(RequestOutputKind::FinalOnly)
     });
     assert!(fixture.feed(output("r", "ab", None)).is_empty());
@@ -199,12 +200,12 @@ fn logprobs_follow_the_tokens() {
     let mut fixture = Fixture::new(SamplingParams {
         logprobs: Some(1),
         prompt_logprobs: Some(0),
-        stop: vec!["b".to_owned()],
+        stop: vec!["b".to_owned()].into(),
         ..kind(RequestOutputKind::Delta)
     });
     let mut first = output("r", "a", None);
     first.new_logprobs = Some(LogprobsLists {
-        logprob_token_ids: vec![vec![97, 120]],
+        logprob_token_ids: vec![vec![97, 120]].into(),
         logprobs: vec![vec![-1.0, -0.5]],
         sampled_token_ranks: vec![2],
     });
@@ -222,7 +223,7 @@ fn logprobs_follow_the_tokens() {
     // Of two tokens, the one behind the stop string is dropped with its row.
     let mut second = output("r", "bc", None);
     second.new_logprobs = Some(LogprobsLists {
-        logprob_token_ids: vec![vec![98, 98], vec![99, 99]],
+        logprob_token_ids: vec![vec![98, 98], vec![99, 99]].into(),
         logprobs: vec![vec![-2.0, -2.0], vec![-4.0, -4.0]],
         sampled_token_ranks: vec![1, 1],
     });
@@ -291,7 +292,7 @@ fn a_replayed_request_is_answered_as_a_whole() {
             "xyz",
             SamplingParams {
                 logprobs: Some(0),
-                stop: vec!["b".to_owned()],
+                stop: vec!["b".to_owned()].into(),
                 ..kind(output_kind)
             },
         );
@@ -470,7 +471,7 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
     assert_eq!(ends(&fixture), (0, 1));
 
     let stop = || SamplingParams {
-        stop: vec!["\n".to_owned()],
+        stop: vec!["\n".to_owned()].into(),
         ..kind(RequestOutputKind::FinalOnly)
     };
     let mut fixture = Fixture::new(stop());
@@ -571,7 +572,7 @@ fn stop_strings_are_looked_for_in_the_answer() {
     let mut fixture = thinking(
         Some(false),
         SamplingParams {
-            stop: vec![".".to_owned()],
+            stop: vec![".".to_owned()].into(),
             ..kind(RequestOutputKind::FinalOnly)
         },
     );

@@ -84,44 +84,53 @@ fn repetition_detection_edges() {
 
 #[test]
 fn lists_and_ids() {
-    assert_eq!(refused(|p| p.stop = vec![String::new()]), "stop");
+    assert_eq!(refused(|p| p.stop = vec![String::new()].into()), "stop");
     assert_eq!(
         refused(|p| {
-            p.stop = vec!["x".to_owned()];
+            p.stop = vec!["x".to_owned()].into();
             p.detokenize = false;
         }),
         "stop"
     );
-    assert_eq!(refused(|p| p.stop_token_ids = vec![99]), "accepted");
-    assert_eq!(refused(|p| p.stop_token_ids = vec![100]), "stop_token_ids");
-    assert_eq!(refused(|p| p.logit_bias = vec![(100, 1.0)]), "logit_bias");
+    assert_eq!(refused(|p| p.stop_token_ids = vec![99].into()), "accepted");
     assert_eq!(
-        refused(|p| p.logit_bias = vec![(1, f32::NAN)]),
+        refused(|p| p.stop_token_ids = vec![100].into()),
+        "stop_token_ids"
+    );
+    assert_eq!(
+        refused(|p| p.logit_bias = vec![(100, 1.0)].into()),
         "logit_bias"
     );
     assert_eq!(
-        refused(|p| p.allowed_token_ids = Some(vec![])),
+        refused(|p| p.logit_bias = vec![(1, f32::NAN)].into()),
+        "logit_bias"
+    );
+    assert_eq!(
+        refused(|p| p.allowed_token_ids = Some(vec![].into())),
         "allowed_token_ids"
     );
     assert_eq!(
-        refused(|p| p.allowed_token_ids = Some(vec![5, 100])),
+        refused(|p| p.allowed_token_ids = Some(vec![5, 100].into())),
         "allowed_token_ids"
     );
-    assert_eq!(refused(|p| p.bad_words = vec![String::new()]), "bad_words");
     assert_eq!(
-        refused(|p| p.bad_words = vec!["a".to_owned(); 129]),
+        refused(|p| p.bad_words = vec![String::new()].into()),
         "bad_words"
     );
     assert_eq!(
-        refused(|p| p.logprob_token_ids = Some(vec![1; 129])),
+        refused(|p| p.bad_words = vec!["a".to_owned(); 129].into()),
+        "bad_words"
+    );
+    assert_eq!(
+        refused(|p| p.logprob_token_ids = Some(vec![1; 129].into())),
         "logprob_token_ids"
     );
     assert_eq!(
-        refused(|p| p.prompt_logprob_token_ids = Some(vec![100])),
+        refused(|p| p.prompt_logprob_token_ids = Some(vec![100].into())),
         "prompt_logprob_token_ids"
     );
     assert_eq!(
-        refused(|p| p.extra_args = Some("[]".to_owned())),
+        refused(|p| p.extra_args = Some("[]".to_owned().into())),
         "extra_args"
     );
 }
@@ -174,7 +183,7 @@ fn greedy_drops_filters_and_refuses_several_answers() {
 fn tiny_temperatures_and_large_biases_are_pulled_in() {
     let params = verified(|p| {
         p.temperature = 0.005;
-        p.logit_bias = vec![(1, 1000.0), (2, f32::NEG_INFINITY)];
+        p.logit_bias = vec![(1, 1000.0), (2, f32::NEG_INFINITY)].into();
     })
     .unwrap();
     assert_eq!(params.temperature, MIN_TEMPERATURE);
@@ -185,7 +194,7 @@ fn tiny_temperatures_and_large_biases_are_pulled_in() {
 fn integers_of_extra_args_have_64_bits() {
     let with = |value: &str| {
         let args = format!("{{\"a\": {{\"b\": [0, {value}]}}}}");
-        refused(|p| p.extra_args = Some(args))
+        refused(|p| p.extra_args = Some(args.into()))
     };
     for good in [
         "-9223372036854775808",
@@ -201,4 +210,51 @@ fn integers_of_extra_args_have_64_bits() {
     for bad in ["18446744073709551616", "-9223372036854777856", "1e300"] {
         assert_eq!(with(bad), "extra_args", "{bad}");
     }
+}
+
+/// What is looked for in every answer, or read in every step, is short whatever a body may hold.
+#[test]
+fn texts_and_lists_are_bounded() {
+    let texts = |count: usize, bytes: usize| -> Shared<[String]> {
+        (0..count).map(|_| "x".repeat(bytes)).collect()
+    };
+    for (count, bytes, is_taken) in [
+        (1, 1024, true),
+        (1, 1025, false),
+        (16, 1024, true),
+        (17, 1024, false),
+        (128, 128, true),
+    ] {
+        let (stop, bad_words) = match is_taken {
+            true => ("accepted", "accepted"),
+            false => ("stop", "bad_words"),
+        };
+        assert_eq!(refused(|p| p.stop = texts(count, bytes)), stop);
+        assert_eq!(refused(|p| p.bad_words = texts(count, bytes)), bad_words);
+    }
+    let ids = |count: usize| -> Shared<[u32]> { vec![7; count].into() };
+    assert_eq!(refused(|p| p.stop_token_ids = ids(1024)), "accepted");
+    assert_eq!(refused(|p| p.stop_token_ids = ids(1025)), "stop_token_ids");
+    assert_eq!(
+        refused(|p| p.allowed_token_ids = Some(ids(100))),
+        "accepted"
+    );
+    assert_eq!(
+        refused(|p| p.allowed_token_ids = Some(ids(101))),
+        "allowed_token_ids"
+    );
+    assert_eq!(
+        refused(|p| p.logit_bias = vec![(7, 1.0); 101].into()),
+        "logit_bias"
+    );
+}
+
+#[test]
+fn allowed_ids_ascend_each_once() {
+    let allowed = |ids: &[u32]| {
+        let params = verified(|p| p.allowed_token_ids = Some(ids.into())).unwrap();
+        params.allowed_token_ids.unwrap().to_vec()
+    };
+    assert_eq!(allowed(&[9, 3, 9, 1, 3]), [1, 3, 9]);
+    assert_eq!(allowed(&[1, 2]), [1, 2]);
 }

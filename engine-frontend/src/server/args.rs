@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 
+use super::access_args::AccessArgs;
 use super::traces::OtlpTracesEndpoint;
 use crate::arg_utils::EngineArgs;
 use crate::json_problem::json_problem;
@@ -61,13 +62,13 @@ pub struct ServerArgs {
     /// Listen at a Unix domain socket instead; --host and --port then say nothing
     #[arg(long, value_name = "PATH", conflicts_with = "ssl_keyfile")]
     pub uds: Option<PathBuf>,
+    /// Who may use the socket of --uds, as chmod's octal digits: 660 also lets its group
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = socket_mode)]
+    pub uds_mode: u32,
     /// Names that the model answers to; the first is in answers. Its path, or the built-in
     /// model's name, where absent
     #[arg(long, value_name = "NAME", num_args = 1.., action = ArgAction::Append)]
     pub served_model_name: Vec<String>,
-    /// A key that requests to /v1 must bring as "Authorization: Bearer KEY"; may be repeated
-    #[arg(long, value_name = "KEY", num_args = 1.., action = ArgAction::Append)]
-    pub api_key: Vec<String>,
     /// Certificate chain for HTTPS, PEM
     #[arg(long, value_name = "FILE", requires = "ssl_keyfile")]
     pub ssl_certfile: Option<PathBuf>,
@@ -92,15 +93,23 @@ pub struct ServerArgs {
     /// Let such pages send credentials
     #[arg(long)]
     pub allow_credentials: bool,
+    /// Names besides its own under which web pages may call the server where it asks for no key, as a
+    /// JSON list; ["*"] is all
+    #[arg(long, value_name = "JSON", default_value = "[]", value_parser = json_list)]
+    pub allowed_hosts: JsonList,
     /// Don't serve /openapi.json
     #[arg(long)]
     pub disable_fastapi_docs: bool,
+
+    /// Keys, the management port, the audit log.
+    #[command(flatten)]
+    pub access: AccessArgs,
 
     /// Largest request body in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, value_parser = clap::value_parser!(u64).range(1024..), help_heading = "Limits")]
     pub max_request_body_size: u64,
     /// Largest request head in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(8192..=1 << 30), help_heading = "Limits")]
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u64).range(8192..=1 << 30), help_heading = "Limits")]
     pub h11_max_incomplete_event_size: u64,
     /// Most headers of a request
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=16_384), help_heading = "Limits")]
@@ -108,6 +117,10 @@ pub struct ServerArgs {
     /// Most connections at the same time; more wait to be accepted
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub max_connections: u32,
+    /// Most connections of one address at the same time (of IPv6, of one /64 network); more are closed.
+    /// An eighth of --max-connections where absent, 1 at least
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub max_connections_per_address: Option<u32>,
     /// Seconds that a client may take for a request's head, for its body (and one more for every
     /// 64 KiB of it), to take in a piece of the answer, and between two requests
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Limits")]
@@ -218,6 +231,14 @@ pub struct ServerArgs {
     pub end_with_stdin: bool,
 }
 
+impl ServerArgs {
+    /// Most connections of one address.
+    pub(super) fn max_connections_per_address(&self) -> u32 {
+        let eighth = (self.max_connections / 8).max(1);
+        self.max_connections_per_address.unwrap_or(eighth)
+    }
+}
+
 /// `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -253,6 +274,15 @@ fn json_object(text: &str) -> Result<JsonObject, String> {
     serde_json::from_str::<serde_json::Map<_, _>>(text)
         .map(JsonObject::from)
         .map_err(|error| format!("must be a JSON object: {}", json_problem(&error)))
+}
+
+/// Read and write bits of a socket's mode; others mean nothing there.
+fn socket_mode(text: &str) -> Result<u32, String> {
+    const READ_AND_WRITE: u32 = 0o666;
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| mode & !READ_AND_WRITE == 0 && mode & 0o600 == 0o600)
+        .ok_or_else(|| "must be octal digits from 600 to 666, such as 660".to_owned())
 }
 
 /// A path without a slash at its end.
@@ -311,7 +341,9 @@ mod tests {
             (args.server.host.as_str(), args.server.port),
             ("0.0.0.0", 8000)
         );
-        assert_eq!(args.server.h11_max_incomplete_event_size, 4 << 20);
+        // vLLM has 4 MiB: heads come before keys.
+        assert_eq!(args.server.h11_max_incomplete_event_size, 64 << 10);
+        assert_eq!(args.server.max_connections_per_address(), 2048);
         assert_eq!(args.server.h11_max_header_count, 256);
         assert!(args.server.allowed_origins.is_empty());
         assert_eq!(args.server.stream_interval, 1);
@@ -341,7 +373,7 @@ mod tests {
             "[\"https://a.example\"]",
         ])
         .unwrap();
-        assert_eq!(args.server.api_key, ["a", "b", "c"]);
+        assert_eq!(args.server.access.api_key, ["a", "b", "c"]);
         assert_eq!(args.server.served_model_name, ["x", "y"]);
         assert_eq!(&*args.server.allowed_origins, ["https://a.example"]);
         assert!(parse(&["--allowed-origins", "https://a.example"]).is_err());
@@ -355,6 +387,9 @@ mod tests {
             &["--health-stall-seconds", "0"],
             &["--client-timeout", "-1"],
             &["--request-timeout", "nan"],
+            &["--uds-mode", "777"],
+            &["--uds-mode", "060"],
+            &["--uds-mode", "rw"],
         ] {
             assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
         }

@@ -1,34 +1,47 @@
 //! Connections: from the socket to a request.
 
+use std::convert::Infallible;
+use std::fs::Permissions;
 use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use protocol::transport::bind_unix_listener;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::args::ServerArgs;
+use super::client_stream::ClientStream;
+use super::connections::{Connection, Connections, Place};
 use super::early_refusal::EarlyRefusal;
 use super::error::ServeError;
-use super::slow_client::WriteTimeout;
+use super::request_record::ClientAddress;
 use super::tls;
 
 /// Pause after a connection that could not be accepted: there may be no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Mode of `--uds` where it isn't given, which the socket has from the first moment on.
+const OWNER_ONLY: u32 = 0o600;
+
 /// Bytes and headers that hyper takes beyond the limits of a head. [`middleware::limit_head`] refuses
 /// these by their exact number, and counts them.
 ///
 /// [`middleware::limit_head`]: super::middleware::limit_head
-const HEAD_MARGIN: (usize, usize) = (64 << 10, 256);
+const HEAD_MARGIN: (usize, usize) = (8 << 10, 256);
 
 /// Where requests come in.
 #[derive(Debug)]
@@ -37,6 +50,8 @@ pub(super) struct Listener {
     tls: Option<DebugTlsAcceptor>,
     /// For people and clients: `http://...` or `unix:...`.
     pub(super) address: String,
+    /// True if only programs of this machine reach it.
+    pub(super) is_loopback: bool,
 }
 
 #[derive(Debug)]
@@ -81,14 +96,12 @@ impl Listener {
             _ => None,
         };
         if let Some(path) = &args.uds {
-            let bound = bind_unix(path).await.map_err(|error| ServeError::Bind {
-                address: path.display().to_string(),
-                error,
-            })?;
+            let bound = bind_unix(path, args.uds_mode)?;
             return Ok(Self {
                 socket: Socket::Unix(bound, UnixPath(path.clone())),
                 tls: None,
                 address: format!("unix:{}", path.display()),
+                is_loopback: true,
             });
         }
         let (host, port) = (args.host.as_str(), args.port);
@@ -103,6 +116,7 @@ impl Listener {
             socket: Socket::Tcp(socket),
             tls,
             address: format!("{scheme}://{local}"),
+            is_loopback: local.ip().is_loopback(),
         })
     }
 
@@ -112,35 +126,35 @@ impl Listener {
         self,
         router: Router,
         args: &ServerArgs,
+        connections: Arc<Connections>,
         ending: watch::Receiver<bool>,
     ) {
-        let max = args.max_connections;
-        let permits = Arc::new(Semaphore::new(max as usize));
         let settings = Settings::new(args);
         loop {
             let mut stop = ending.clone();
-            // Fails only where it is closed, which it never is.
             let accepted = async {
-                let permit = permits.clone().acquire_owned().await.ok();
-                (permit, self.accept().await)
+                let (stream, address) = self.accept().await?;
+                let place = connections.enter(address).await;
+                Ok::<_, io::Error>((place.map(|place| (stream, place)), address))
             };
-            let (permit, accepted) = tokio::select! {
+            let accepted = tokio::select! {
                 accepted = accepted => accepted,
                 () = told_to_end(&mut stop) => break,
             };
             match accepted {
-                Ok(stream) => {
-                    let connection = connection(
-                        stream,
-                        self.tls.clone(),
-                        router.clone(),
-                        settings,
-                        ending.clone(),
+                Ok((Some((stream, place)), address)) => {
+                    let (tls, router) = (self.tls.clone(), router.clone());
+                    let ending = ending.clone();
+                    let address = address.map(ClientAddress);
+                    tokio::spawn(connection(
+                        stream, address, place, tls, router, settings, ending,
+                    ));
+                }
+                Ok((None, address)) => {
+                    tracing::debug!(
+                        ?address,
+                        "a connection was closed: see --max-connections-per-address"
                     );
-                    tokio::spawn(async move {
-                        let _permit = permit;
-                        connection.await;
-                    });
                 }
                 Err(error) => {
                     tracing::warn!("can't accept a connection: {error}");
@@ -150,34 +164,38 @@ impl Listener {
         }
         // No new ones; the address is free for another server.
         drop(self);
-        let _ = permits.acquire_many(max).await;
+        connections.all_closed().await;
     }
 
-    async fn accept(&self) -> io::Result<Stream> {
+    /// The next connection, and its address where it has one.
+    async fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
         match &self.socket {
             Socket::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, address) = listener.accept().await?;
                 // Pieces of a stream are small and must not wait for each other.
                 stream.set_nodelay(true)?;
-                Ok(Box::new(stream))
+                Ok((Box::new(stream), Some(address.ip())))
             }
-            Socket::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
+            Socket::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), None)),
         }
     }
 }
 
-/// Takes a path, from a server that is gone too.
-async fn bind_unix(path: &std::path::Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if tokio::net::UnixStream::connect(path).await.is_ok() {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
+/// Takes a path, from a server that is gone too. A socket that more than its owner may use has mode
+/// 0600 until it is made so.
+fn bind_unix(path: &std::path::Path, mode: u32) -> Result<UnixListener, ServeError> {
+    let bound = bind_unix_listener(path)?;
+    let ready = || {
+        if mode != OWNER_ONLY {
+            std::fs::set_permissions(path, Permissions::from_mode(mode))?;
         }
-        bound => bound,
-    }
+        bound.set_nonblocking(true)?;
+        UnixListener::from_std(bound)
+    };
+    ready().map_err(|error| ServeError::Bind {
+        address: path.display().to_string(),
+        error,
+    })
 }
 
 /// TCP or Unix, secure or not.
@@ -212,9 +230,29 @@ async fn told_to_end(ending: &mut watch::Receiver<bool>) {
     let _ = ending.wait_for(|ending| *ending).await;
 }
 
-/// Serves one connection to its end. What is wrong with it is the client's business.
+/// Serves one connection until its end, or until it is given up.
 async fn connection(
     stream: Stream,
+    address: Option<ClientAddress>,
+    place: Place,
+    tls: Option<DebugTlsAcceptor>,
+    router: Router,
+    settings: Settings,
+    ending: watch::Receiver<bool>,
+) {
+    tokio::select! {
+        () = serve(stream, address, &place, tls, router, settings, ending) => {}
+        () = place.connection.closed() => {
+            tracing::debug!("a connection was given up: others need its place or its memory");
+        }
+    }
+}
+
+/// Serves one connection to its end. What is wrong with it is the client's business.
+async fn serve(
+    stream: Stream,
+    address: Option<ClientAddress>,
+    place: &Place,
     tls: Option<DebugTlsAcceptor>,
     router: Router,
     settings: Settings,
@@ -228,8 +266,16 @@ async fn connection(
             Err(_) => return tracing::debug!("no TLS connection in time"),
         },
     };
-    let stream = EarlyRefusal::new(WriteTimeout::new(stream, settings.patience));
+    let client = place.connection.clone();
+    let stream = ClientStream::new(stream, client.clone(), place.heads(), settings.patience);
+    let stream = EarlyRefusal::new(stream);
     let stream = TokioIo::new(stream);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        if let Some(address) = address {
+            request.extensions_mut().insert(address);
+        }
+        answer(request, client.clone(), router.clone())
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.patience)
@@ -237,7 +283,9 @@ async fn connection(
         // The buffer's size alone is soft: one read may bring more.
         .max_header_size(settings.max_head)
         .max_headers(settings.max_headers)
-        .serve_connection(stream, TowerToHyperService::new(router));
+        // An answer's bytes are counted until they are written, and not copied before.
+        .writev(true)
+        .serve_connection(stream, service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -251,3 +299,21 @@ async fn connection(
         tracing::debug!("a connection broke: {error}");
     }
 }
+
+/// Answers a request of this client.
+async fn answer(
+    mut request: hyper::Request<Incoming>,
+    client: Arc<Connection>,
+    router: Router,
+) -> Result<Response, Infallible> {
+    let busy = client.begin_request();
+    request.extensions_mut().insert(client);
+    // A stream goes on after its head.
+    request.extensions_mut().insert(busy.clone());
+    let response = TowerToHyperService::new(router).call(request).await;
+    drop(busy);
+    response
+}
+
+#[cfg(test)]
+mod tests;

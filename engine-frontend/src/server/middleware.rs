@@ -8,15 +8,20 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD,
-    AUTHORIZATION, CONNECTION, ORIGIN, VARY, WWW_AUTHENTICATE,
+    CONNECTION, ORIGIN, VARY,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::args::ServerArgs;
+use super::audit_log::AuditEntry;
+use super::authenticate::{Need, need};
+use super::client_stream::FREE_HEAD;
 use super::error::{ApiError, FailureMessage};
+use super::request_record::{ClientAddress, RequestRecord, keep_until_sent};
 use super::state::AppState;
+use crate::metrics::method_label;
 use crate::random::random_u64;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -38,7 +43,17 @@ impl RequestId {
     }
 }
 
-/// Id, counts and log. Outermost, so that it sees every answer.
+/// A route as it is called without `--root-path`.
+fn without_root<'a>(route: &'a str, root: &str) -> &'a str {
+    route.strip_prefix(root).unwrap_or(route)
+}
+
+/// True for a question how the server is, which comes every few seconds.
+fn is_probe(request: &Request) -> bool {
+    need(request.uri().path()) == Need::Nothing
+}
+
+/// Id, counts and logs. Outermost, so that it sees every answer.
 pub(super) async fn observe(
     State(app): State<Arc<AppState>>,
     mut request: Request,
@@ -46,22 +61,50 @@ pub(super) async fn observe(
 ) -> Response {
     let start = Instant::now();
     let id = RequestId::of(request.headers());
-    let method = request.method().clone();
+    let method = method_label(request.method().as_str());
     let path = request.extensions().get::<MatchedPath>();
-    // Unknown paths share a label: anybody can make them up.
-    let handler = path.map_or("none", MatchedPath::as_str).to_owned();
+    let route = path.map(|path| without_root(path.as_str(), &app.args.root_path).to_owned());
+    let record = Arc::<RequestRecord>::default();
+    let audited = app.audit_log.as_ref().filter(|_| !is_probe(&request));
+    // Written also where the client goes before it is answered.
+    let mut audit = audited.map(|log| AuditEntry {
+        log: log.clone(),
+        request_id: id.0.clone(),
+        client: request
+            .extensions()
+            .get()
+            .map(|client: &ClientAddress| client.0),
+        method,
+        route: route.clone().unwrap_or_else(|| "none".to_owned()),
+        status: None,
+        record: record.clone(),
+        start,
+    });
+    request.extensions_mut().insert(record);
     request.extensions_mut().insert(id.clone());
     let mut response = next.run(request).await;
     let status = response.status().as_u16();
     app.metrics
-        .record_http(&handler, method.as_str(), status, start.elapsed());
+        .record_http(route.as_deref(), method, status, start.elapsed());
+    let handler = route.as_deref().unwrap_or("none");
     if app.args.enable_log_requests {
-        tracing::info!(request_id = &*id.0, %method, handler, status, "request");
+        tracing::info!(request_id = &*id.0, method, handler, status, "request");
     }
     if status >= 500 && status != 503 {
         let why = response.extensions().get::<FailureMessage>();
         let error = why.map_or("", |why| &why.0);
-        tracing::error!(request_id = &*id.0, %method, handler, status, error, "request failed");
+        tracing::error!(
+            request_id = &*id.0,
+            method,
+            handler,
+            status,
+            error,
+            "request failed"
+        );
+    }
+    if let Some(mut audit) = audit.take() {
+        audit.status = Some(status);
+        response = keep_until_sent(response, audit);
     }
     if app.args.enable_request_id_headers
         && let Ok(value) = HeaderValue::from_str(&id.0)
@@ -92,9 +135,22 @@ pub(super) async fn limit_head(
     } else if count as u64 > max_count {
         format!("the request has {count} headers, more than the limit of {max_count}")
     } else {
-        return next.run(request).await;
+        let mut response = next.run(request).await;
+        if bytes as u64 > FREE_HEAD {
+            close_after(&mut response);
+        }
+        return response;
     };
-    ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message).into_response()
+    let error = ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message);
+    let mut response = error.into_response();
+    close_after(&mut response);
+    response
+}
+
+/// Ends a connection that had a large head: it would keep the room for another one.
+fn close_after(response: &mut Response) {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
 }
 
 /// The bytes of a request's first line and headers, each `name: value`, up to the empty line.
@@ -151,7 +207,7 @@ pub(super) async fn cors(
     response
 }
 
-fn is_allowed_origin(args: &ServerArgs, origin: &HeaderValue) -> bool {
+pub(super) fn is_allowed_origin(args: &ServerArgs, origin: &HeaderValue) -> bool {
     let allowed = args.allowed_origins.iter();
     allowed
         .into_iter()
@@ -184,72 +240,12 @@ fn preflight_response(args: &ServerArgs, wanted: &HeaderMap) -> Response {
     response
 }
 
-/// Refuses requests without a key, where keys are asked for.
-pub(super) async fn authenticate(
-    State(app): State<Arc<AppState>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let path = request.uri().path();
-    let needs_key = path == "/v1" || path.starts_with("/v1/");
-    if app.api_key_hashes.is_empty() || !needs_key || request.method() == Method::OPTIONS {
-        return next.run(request).await;
-    }
-    if has_key(request.headers(), &app.api_key_hashes) {
-        return next.run(request).await;
-    }
-    let error = ApiError::new(
-        StatusCode::UNAUTHORIZED,
-        "the header Authorization must be \"Bearer KEY\" with one of the server's keys",
-    );
-    let mut response = error.into_response();
-    let bearer = HeaderValue::from_static("Bearer");
-    response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
-    response
-}
-
-/// Compares hashes, in constant time, and all of them: nothing about a key is in the time taken.
-fn has_key(headers: &HeaderMap, keys: &[blake3::Hash]) -> bool {
-    let Some(value) = headers.get(AUTHORIZATION) else {
-        return false;
-    };
-    let value = value.as_bytes();
-    let Some((scheme, key)) = value.split_at_checked(7) else {
-        return false;
-    };
-    if !scheme.eq_ignore_ascii_case(b"bearer ") {
-        return false;
-    }
-    let given = blake3::hash(key);
-    keys.iter()
-        .fold(false, |found, key| found | (*key == given))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn headers(name: HeaderName, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
-    }
-
-    #[test]
-    fn any_of_the_keys_will_do() {
-        let keys = [blake3::hash(b"one"), blake3::hash(b"two")];
-        let check = |value: &str| has_key(&headers(AUTHORIZATION, value), &keys);
-        assert!(check("Bearer one") && check("bearer two"));
-        for wrong in [
-            "Bearer three",
-            "Bearer on",
-            "Bearer ",
-            "one",
-            "Basic one",
-            "Bearer  one",
-            "",
-        ] {
-            assert!(!check(wrong), "{wrong:?}");
-        }
-        assert!(!has_key(&HeaderMap::new(), &keys));
     }
 
     #[test]

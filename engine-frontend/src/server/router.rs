@@ -6,7 +6,11 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
+use super::authenticate::authenticate;
+use super::browser::check_browser;
+use super::client::recognize;
 use super::error::{method_not_allowed, not_found};
+use super::management::{Guard, admin_routes, guard};
 use super::state::AppState;
 use super::{handlers, middleware, openapi};
 
@@ -22,16 +26,25 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route("/detokenize", post(handlers::detokenize))
         .route("/health", get(handlers::health))
         .route("/ping", get(handlers::health).post(handlers::health))
-        .route("/load", get(handlers::load))
-        .route("/version", get(handlers::version))
-        .route("/metrics", get(handlers::metrics));
+        .route("/version", get(handlers::version));
+    if app.args.access.management_port.is_none() {
+        router = router
+            .route("/load", get(handlers::load))
+            .route("/metrics", get(handlers::metrics));
+        // Without keys anybody could ask.
+        if app.keys.are_required() {
+            router = router.merge(admin_routes());
+        }
+    }
     if !app.args.disable_fastapi_docs {
         router = router.route("/openapi.json", get(openapi::openapi));
     }
     let router = router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), middleware::authenticate))
+        .layer(from_fn_with_state(app.clone(), recognize))
+        .layer(from_fn_with_state(app.clone(), authenticate))
+        .layer(from_fn_with_state(app.clone(), check_browser))
         .layer(from_fn_with_state(app.clone(), middleware::cors))
         .layer(from_fn_with_state(app.clone(), middleware::limit_head))
         .layer(from_fn_with_state(app.clone(), middleware::observe))
@@ -41,4 +54,28 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         // Inside, keys and figures go by the path without it.
         root => router.clone().nest_service(root, router),
     }
+}
+
+/// The routes of `--management-port`.
+pub(super) fn management_router(app: Arc<AppState>, is_loopback: bool) -> Router {
+    let mut router = Router::new()
+        .route("/health", get(handlers::health))
+        .route("/version", get(handlers::version))
+        .route("/load", get(handlers::load))
+        .route("/metrics", get(handlers::metrics));
+    // Else anybody could ask.
+    if is_loopback || app.keys.are_required() {
+        router = router.merge(admin_routes());
+    }
+    let state = Guard {
+        app: app.clone(),
+        is_loopback,
+    };
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(state, guard))
+        .layer(from_fn_with_state(app.clone(), middleware::limit_head))
+        .layer(from_fn_with_state(app.clone(), middleware::observe))
+        .with_state(app)
 }

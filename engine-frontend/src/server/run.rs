@@ -6,12 +6,17 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::args::{LogFormat, ServeArgs};
+use super::access_args::AccessArgs;
+use super::api_keys::ApiKeys;
+use super::args::{LogFormat, ServeArgs, ServerArgs};
+use super::audit_log::AuditLog;
+use super::connections::{Connections, Limits};
 use super::error::ServeError;
 use super::listener::Listener;
-use super::router::router;
+use super::router::{management_router, router};
 use super::state::AppState;
 use crate::arg_utils::EngineArgs;
 use crate::metrics::{LoggingStatLogger, PrometheusStatLogger, StatLogger};
@@ -23,6 +28,9 @@ use crate::supervisor::{SupervisedCore, SupervisorOptions};
 
 /// How long connections may take to send what is finished, when the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Connections to the management port: a scraper, probes and a person. They have places of their own, so
+/// that no client keeps them out.
+const MAX_MANAGEMENT_CONNECTIONS: u32 = 64;
 /// How often a server looks whether its engine is gone for good.
 const ENGINE_CHECK: Duration = Duration::from_millis(200);
 
@@ -44,7 +52,18 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     let engine_args = args.engine_args();
     // First: a taken address is found before a model is loaded.
     let listener = Listener::bind(&args.server).await?;
+    let management_args = management_args(&args.server);
+    let management = match &management_args {
+        Some(args) => Some(Listener::bind(args).await?),
+        None => None,
+    };
+    let keys = ApiKeys::load(&args.server.access)?;
     let mut signals = Signals::new()?;
+    // Before the model is loaded: the signal would end the process.
+    let hang_up = match args.server.access.api_keys {
+        Some(_) => Some(signal(SignalKind::hangup())?),
+        None => None,
+    };
     let options = SupervisorOptions {
         max_restarts: if args.server.no_restart {
             0
@@ -75,10 +94,7 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     #[cfg(feature = "opentelemetry")]
     loggers.extend(tracer.clone().map(|tracer| tracer as Arc<dyn StatLogger>));
     engine.set_stat_loggers(loggers);
-    core.on_restart({
-        let metrics = metrics.clone();
-        move || metrics.record_restart()
-    });
+    let audit_log = audit_log(&args.server.access, &metrics)?;
     let ready = Ready {
         summary: summary(&names, &engine_args, &core),
         address: listener.address.clone(),
@@ -97,13 +113,32 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         Some(format) => serving.with_tool_call_format(format),
         None => serving,
     };
-    let app = Arc::new(AppState::new(serving, core, metrics, args));
+    let app = Arc::new(AppState::new(serving, core, metrics, args, keys, audit_log));
+    app.core.on_restart({
+        let app = Arc::downgrade(&app);
+        move || app.upgrade().iter().for_each(|app| app.note_restart())
+    });
+    if let Some(hang_up) = hang_up {
+        tokio::spawn(reload_keys(app.clone(), hang_up));
+    }
     let (end, ending) = watch::channel(false);
     let server_args = args.server.clone();
     let connections = tokio::spawn({
-        let router = router(app.clone());
-        async move { listener.run(router, &server_args, ending).await }
+        let (router, connections) = (router(app.clone()), app.connections.clone());
+        let ending = ending.clone();
+        async move {
+            listener
+                .run(router, &server_args, connections, ending)
+                .await
+        }
     });
+    if let (Some(listener), Some(args)) = (management, management_args) {
+        tracing::info!("management at {}", listener.address);
+        let router = management_router(app.clone(), listener.is_loopback);
+        let connections = Connections::new(Limits::new(&args, false));
+        // Its clients don't keep the server.
+        tokio::spawn(async move { listener.run(router, &args, connections, ending).await });
+    }
     on_ready(&ready);
 
     let dead = tokio::select! {
@@ -130,11 +165,57 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     if timeout(LAST_WORDS, connections).await.is_err() {
         tracing::warn!("some clients did not take in their answers in time");
     }
+    if let Some(audit_log) = app.audit_log.clone() {
+        // It waits for a thread.
+        let _ = spawn_blocking(move || audit_log.flush()).await;
+    }
     #[cfg(feature = "opentelemetry")]
     if let Some(tracer) = tracer {
         tracer.shutdown().await;
     }
     result
+}
+
+/// The management port's own flags; `None` without one.
+fn management_args(args: &ServerArgs) -> Option<ServerArgs> {
+    let port = args.access.management_port?;
+    Some(ServerArgs {
+        host: args.access.management_host.clone(),
+        port,
+        uds: None,
+        max_connections: MAX_MANAGEMENT_CONNECTIONS,
+        ..args.clone()
+    })
+}
+
+/// The audit log, where it is asked for.
+fn audit_log(
+    args: &AccessArgs,
+    metrics: &Arc<PrometheusStatLogger>,
+) -> Result<Option<AuditLog>, ServeError> {
+    let Some(path) = &args.audit_log else {
+        return Ok(None);
+    };
+    let metrics = metrics.clone();
+    let log = AuditLog::open(path, move || metrics.record_lost_audit_line());
+    log.map(Some).map_err(|error| ServeError::AuditLog {
+        path: path.clone(),
+        error,
+    })
+}
+
+/// Reads the file of keys again at each SIGHUP.
+async fn reload_keys(app: Arc<AppState>, mut hang_up: Signal) {
+    while hang_up.recv().await.is_some() {
+        let reloading = app.clone();
+        // It reads a file.
+        let reloaded = spawn_blocking(move || reloading.keys.reload()).await;
+        match reloaded {
+            Ok(Ok(count)) => tracing::info!("--api-keys was read again: {count} keys"),
+            Ok(Err(error)) => tracing::error!("the keys stay as they were: {error}"),
+            Err(error) => tracing::error!("the keys stay as they were: {error}"),
+        }
+    }
 }
 
 /// Waits until the engine is gone for good.

@@ -1,13 +1,13 @@
 //! The engine-wide settings: `--structured-outputs-config` and its older kin.
 
-use protocol::{JumpForward, StructuredOutputsConfig, StructuredOutputsParams, Whitespace};
+use protocol::{JumpForward, Shared, StructuredOutputsConfig, StructuredOutputsParams, Whitespace};
 use serde::Deserialize;
 
 use super::backend::BackendOptions;
 use super::reasoning::ThinkingMarkers;
 use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
-use crate::unique_json::{self, MAX_VALUES, UniqueJsonError};
+use crate::unique_json::{self, UniqueJsonError};
 
 /// How the engine treats constraints and thinking, as `--structured-outputs-config` has it.
 ///
@@ -73,8 +73,8 @@ impl StructuredOutputsArgs {
                 UniqueJsonError::DuplicateKey { key, .. } => {
                     format!("it has the key {key:?} twice: give it once")
                 }
-                UniqueJsonError::TooManyValues => {
-                    format!("it must hold at most {MAX_VALUES} JSON values; it holds more")
+                UniqueJsonError::TooLarge(mebibytes) => {
+                    format!("its values would take more than {mebibytes} MiB of memory")
                 }
             };
             ValidationError::field(FLAG, text, message)
@@ -141,18 +141,24 @@ impl StructuredOutputsArgs {
     }
 
     /// Brings the engine's settings into a request's constraint.
-    pub fn apply(&self, params: &mut StructuredOutputsParams) {
+    pub fn apply(&self, params: &mut Shared<StructuredOutputsParams>) {
         let backend = self.backend_options().unwrap_or_default();
         if (self.disable_any_whitespace || backend.disable_any_whitespace)
             && params.constraint.is_json()
             && params.whitespace == Whitespace::Flexible
         {
-            params.whitespace = Whitespace::Spaced;
+            params.make_mut().whitespace = Whitespace::Spaced;
         }
-        params.disable_additional_properties |= (self.disable_additional_properties
-            || backend.disable_additional_properties)
-            && params.constraint.kind() == "json";
-        params.enable_in_reasoning |= self.enable_in_reasoning;
+        // Only what changes: others may share it, and then a change costs a copy.
+        if (self.disable_additional_properties || backend.disable_additional_properties)
+            && params.constraint.kind() == "json"
+            && !params.disable_additional_properties
+        {
+            params.make_mut().disable_additional_properties = true;
+        }
+        if self.enable_in_reasoning && !params.enable_in_reasoning {
+            params.make_mut().enable_in_reasoning = true;
+        }
     }
 }
 
@@ -206,9 +212,12 @@ mod tests {
         )
         .unwrap();
         let applied = |constraint| {
-            let mut params = StructuredOutputsParams::new(constraint);
+            let mut params = Shared::from(StructuredOutputsParams::new(constraint));
             args.apply(&mut params);
-            (params.whitespace, params.disable_additional_properties)
+            (
+                params.whitespace.clone(),
+                params.disable_additional_properties,
+            )
         };
         let json = StructuredOutputsConstraint::Json("{}".to_owned());
         assert_eq!(applied(json), (Whitespace::Spaced, true));

@@ -9,6 +9,8 @@ use std::thread;
 use structured_output::CancelFlag;
 use tokio::sync::oneshot;
 
+use crate::cancel_on_drop::CancelOnDrop;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// How much nicer than the rest of the process: on a core with a forward pass it gets a tenth.
@@ -35,18 +37,9 @@ pub(crate) struct CheckTurn {
 #[derive(Debug)]
 struct EndOfTurn(Arc<AtomicBool>);
 
-/// Cancels when it is dropped.
-struct CancelOnDrop(CancelFlag);
-
 impl Drop for EndOfTurn {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
-    }
-}
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }
 
@@ -84,8 +77,8 @@ impl CheckTurn {
         self,
         work: impl FnOnce(&CancelFlag) -> T + Send + 'static,
     ) -> Option<T> {
-        let cancel = CancelOnDrop(CancelFlag::new());
-        let flag = cancel.0.clone();
+        let cancel = CancelOnDrop::new();
+        let flag = cancel.flag();
         let (result, receiver) = oneshot::channel();
         let ends = self.ends;
         let job = move || {

@@ -23,14 +23,18 @@ pub(super) async fn watch(core: Weak<SupervisedCore>) {
         let answer = client.call_utility("heartbeat", &[]);
         let answer = tokio::time::timeout(PROBE_INTERVAL, answer).await;
         // Without an answer not even the thread works that has nothing else to do.
-        let (beats, runnable) = match &answer {
-            Ok(Ok(state)) => (
-                state.get("beats").and_then(serde_json::Value::as_u64),
-                state.get("runnable").and_then(serde_json::Value::as_bool) != Some(false),
-            ),
+        let (beats, runnable, paused) = match &answer {
+            Ok(Ok(state)) => {
+                let flag = |name: &str| state.get(name).and_then(serde_json::Value::as_bool);
+                (
+                    state.get("beats").and_then(serde_json::Value::as_u64),
+                    flag("runnable") != Some(false),
+                    flag("paused") == Some(true),
+                )
+            }
             // The end is noticed elsewhere.
             Ok(Err(_)) => continue,
-            Err(_) => (None, true),
+            Err(_) => (None, true, false),
         };
         let id = client.process_id();
         let changed = beats.is_some_and(|beats| beats != last.1);
@@ -40,12 +44,22 @@ pub(super) async fn watch(core: Weak<SupervisedCore>) {
         let silence = last.2.elapsed();
         let stall = core.options.health_stall;
         let mut state = core.state();
-        if state.health == CoreHealth::Healthy && silence > stall {
-            tracing::error!("the engine core has work and shows no sign of life");
-            state.health = CoreHealth::Stalled;
-        } else if state.health == CoreHealth::Stalled && silence <= stall {
-            tracing::info!("the engine core works again");
-            state.health = CoreHealth::Healthy;
+        let before = state.health;
+        state.health = match before {
+            // Another core may have come or gone meanwhile: that is for `replace` to say.
+            CoreHealth::Restarting | CoreHealth::Dead => before,
+            _ if silence > stall => CoreHealth::Stalled,
+            _ if paused => CoreHealth::Paused,
+            _ => CoreHealth::Healthy,
+        };
+        if state.health != before {
+            match state.health {
+                CoreHealth::Stalled => {
+                    tracing::error!("the engine core has work and shows no sign of life");
+                }
+                CoreHealth::Paused => tracing::warn!("the engine core is paused"),
+                _ => tracing::info!("the engine core works again"),
+            }
         }
         if state.health == CoreHealth::Stalled
             && silence > stall * 2

@@ -23,6 +23,7 @@ pub(crate) fn ready() -> EngineCoreReadyResponse {
         num_threads: 1,
         max_num_seqs: 4,
         max_num_batched_tokens: 64,
+        max_num_queued_reqs: Some(4096),
         max_logprobs: 20,
     }
 }

@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Name, ToFsName, prelude::*};
@@ -136,6 +137,18 @@ pub(super) fn bind<L>(
     })
 }
 
+/// Listens on `address` for whoever speaks something else than frames, such as HTTP: by the rules of
+/// every socket here, which replace a socket without a listener and nothing else, and with mode 0600
+/// from the first moment on. The caller removes the file in the end.
+///
+/// # Errors
+/// [`TransportError::AddressInUse`], [`TransportError::NotASocket`] and [`TransportError::Listen`],
+/// all of which name the path.
+pub fn bind_unix_listener(address: &Path) -> Result<UnixListener, TransportError> {
+    use interprocess::os::unix::uds_local_socket::Listener;
+    bind(address, |options| options.create_sync_as::<Listener>()).map(UnixListener::from)
+}
+
 /// The mode is set before the socket gets its name where the system can do that. Elsewhere the
 /// socket has the mode that the process's umask gives.
 fn with_mode(options: ListenerOptions<'_>) -> ListenerOptions<'_> {
@@ -249,6 +262,42 @@ mod tests {
             "{error}"
         );
         assert_eq!(fs::read_to_string(address.path()).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_listener_for_bytes_follows_the_same_rules() {
+        let address = PrivateAddress::new().unwrap();
+        let path = address.path();
+        for make in [
+            (|path| fs::write(path, "precious")) as fn(&Path) -> io::Result<()>,
+            |path| std::os::unix::fs::symlink("/nonexistent", path),
+            |path| fs::create_dir(path),
+        ] {
+            make(path).unwrap();
+            let before = fs::symlink_metadata(path).unwrap();
+            let error = bind_unix_listener(path).unwrap_err();
+            assert!(
+                matches!(&error, TransportError::NotASocket { address } if address == path),
+                "{error}"
+            );
+            let after = fs::symlink_metadata(path).unwrap();
+            assert_eq!(before.file_type(), after.file_type());
+            let removed = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+            removed.unwrap();
+        }
+        let listener = bind_unix_listener(path).unwrap();
+        if cfg!(target_os = "linux") {
+            let mode = fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, SOCKET_MODE);
+        }
+        let error = bind_unix_listener(path).unwrap_err();
+        assert!(
+            matches!(error, TransportError::AddressInUse { .. }),
+            "{error}"
+        );
+        drop(listener);
+        assert!(path.exists(), "its file is the caller's");
+        bind_unix_listener(path).unwrap();
     }
 
     #[test]

@@ -163,6 +163,7 @@ pub(crate) fn startup_message() -> impl Strategy<Value = EngineCoreStartupMessag
         num_threads: 0,
         max_num_seqs: 0,
         max_num_batched_tokens: 0,
+        max_num_queued_reqs: None,
         max_logprobs: 0,
     };
     let ready = fields!(EngineCoreReadyResponse from empty;
@@ -178,6 +179,7 @@ pub(crate) fn startup_message() -> impl Strategy<Value = EngineCoreStartupMessag
         num_threads: any::<u32>(),
         max_num_seqs: any::<u32>(),
         max_num_batched_tokens: any::<u32>(),
+        max_num_queued_reqs: any::<Option<u32>>(),
         max_logprobs: any::<i32>(),
     );
     prop_oneof![
@@ -228,16 +230,16 @@ fn sampling_params() -> impl Strategy<Value = SamplingParams> {
         top_k: any::<u32>(),
         min_p: any::<f32>(),
         seed: any::<Option<u64>>(),
-        stop: vec(text(), 0..4),
-        stop_token_ids: token_ids(),
+        stop: shared(vec(text(), 0..4)),
+        stop_token_ids: shared(token_ids()),
         eos_token_id: of(token_id()),
         ignore_eos: any::<bool>(),
         max_tokens: any::<Option<u32>>(),
         min_tokens: any::<u32>(),
         logprobs: any::<Option<i32>>(),
         prompt_logprobs: any::<Option<i32>>(),
-        logprob_token_ids: of(token_ids()),
-        prompt_logprob_token_ids: of(token_ids()),
+        logprob_token_ids: of(shared(token_ids())),
+        prompt_logprob_token_ids: of(shared(token_ids())),
         prompt_logprob_start: any::<u32>(),
         detokenize: any::<bool>(),
         skip_special_tokens: any::<bool>(),
@@ -249,15 +251,15 @@ fn sampling_params() -> impl Strategy<Value = SamplingParams> {
             Just(RequestOutputKind::FinalOnly),
         ],
         stream_interval: any::<Option<u32>>(),
-        logit_bias: vec((token_id(), any::<f32>()), 0..4),
-        allowed_token_ids: of(token_ids()),
-        bad_words: vec(text(), 0..4),
-        bad_words_token_ids: vec(token_ids(), 0..4),
+        logit_bias: shared(vec((token_id(), any::<f32>()), 0..4)),
+        allowed_token_ids: of(shared(token_ids())),
+        bad_words: shared(vec(text(), 0..4)),
+        bad_words_token_ids: shared(vec(token_ids(), 0..4)),
         thinking_token_budget: any::<Option<u32>>(),
         thinking_tokens: of((token_ids(), token_ids()).prop_map(
             |(start_token_ids, end_token_ids)| ThinkingTokens { start_token_ids, end_token_ids },
         )),
-        structured_outputs: of(structured_outputs()),
+        structured_outputs: of(structured_outputs().prop_map(Shared::from)),
         repetition_detection: of(any::<(u32, u32, u32)>().prop_map(
             |(max_pattern_size, min_pattern_size, min_count)| RepetitionDetection {
                 max_pattern_size,
@@ -266,15 +268,21 @@ fn sampling_params() -> impl Strategy<Value = SamplingParams> {
             },
         )),
         skip_reading_prefix_cache: any::<bool>(),
-        extra_args: of(text()),
+        extra_args: of(text().prop_map(Shared::from)),
     )
 }
 
-pub(crate) fn request() -> impl Strategy<Value = EngineCoreRequestType> {
-    let add = fields!(EngineCoreRequest from EngineCoreRequest::default();
+fn shared<T: std::fmt::Debug>(
+    values: impl Strategy<Value = Vec<T>>,
+) -> impl Strategy<Value = Shared<[T]>> {
+    values.prop_map(Shared::from)
+}
+
+fn engine_core_request() -> impl Strategy<Value = EngineCoreRequest> {
+    fields!(EngineCoreRequest from EngineCoreRequest::default();
         request_id: text(),
         external_req_id: of(text()),
-        prompt_token_ids: token_ids(),
+        prompt_token_ids: shared(token_ids()),
         output_token_ids: token_ids(),
         is_replay: any::<bool>(),
         sampling_params: sampling_params(),
@@ -282,9 +290,51 @@ pub(crate) fn request() -> impl Strategy<Value = EngineCoreRequestType> {
         cache_salt: of(text()),
         client_index: any::<u32>(),
         priority: any::<i64>(),
-        trace_headers: vec((text(), text()), 0..3),
+        trace_headers: shared(vec((text(), text()), 0..3)),
         reasoning_ended: any::<Option<bool>>(),
+    )
+}
+
+/// Requests that differ in whatever siblings may differ in.
+pub(crate) fn siblings() -> impl Strategy<Value = Vec<EngineCoreRequest>> {
+    let own = (
+        text(),
+        of(shared(token_ids())),
+        token_ids(),
+        any::<bool>(),
+        any::<(Option<u64>, Option<u32>, Option<bool>)>(),
     );
+    (engine_core_request(), vec(own, 0..4)).prop_map(|(first, others)| {
+        let mut requests = vec![first];
+        for (request_id, prompt, output_token_ids, is_replay, (seed, max_tokens, ended)) in others {
+            let mut request = requests[requests.len() - 1].clone();
+            request.external_req_id = request.external_req_id.map(|_| request_id.clone());
+            request.request_id = request_id;
+            request.prompt_token_ids = prompt.unwrap_or(request.prompt_token_ids);
+            request.output_token_ids = output_token_ids;
+            request.is_replay = is_replay;
+            request.sampling_params.seed = seed;
+            request.sampling_params.max_tokens = max_tokens;
+            request.reasoning_ended = ended;
+            requests.push(request);
+        }
+        requests
+    })
+}
+
+/// Requests as they travel together.
+pub(crate) fn together(requests: &[EngineCoreRequest]) -> Siblings {
+    let mut siblings = Siblings::new(requests[0].clone());
+    for pair in requests.windows(2) {
+        assert!(requests[0].is_sibling(&pair[1]));
+        siblings.push(&pair[0], pair[1].clone());
+    }
+    siblings
+}
+
+pub(crate) fn request() -> impl Strategy<Value = EngineCoreRequestType> {
+    let add = engine_core_request();
+    let many = siblings().prop_map(|requests| together(&requests));
     let utility = (any::<u32>(), any::<u64>(), text(), text()).prop_map(
         |(client_index, call_id, method, args)| UtilityRequest {
             client_index,
@@ -299,6 +349,7 @@ pub(crate) fn request() -> impl Strategy<Value = EngineCoreRequestType> {
         1 => utility.prop_map(EngineCoreRequestType::Utility),
         1 => any::<f64>()
             .prop_map(|drain_seconds| EngineCoreRequestType::Shutdown { drain_seconds }),
+        2 => many.prop_map(|many| EngineCoreRequestType::AddMany(Box::new(many))),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -232,4 +233,45 @@ fn an_interrupt_ends_a_program_without_a_terminal() {
         .unwrap();
     signal(i32::try_from(child.id()).unwrap(), libc::SIGINT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// A server with one model, which answers every chat with this content.
+fn server_that_says(content: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let event = serde_json::json!({
+        "choices": [{"index": 0, "delta": {"content": content}, "finish_reason": "stop"}]
+    });
+    let answers = [
+        r#"{"data": [{"id": "a model"}]}"#.to_owned(),
+        format!("data: {event}\n\ndata: [DONE]\n\n"),
+    ];
+    std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            // The head and the body come in one piece or two; neither matters.
+            let _ = stream.read(&mut [0; 65_536]).unwrap();
+            let kind = match answer.starts_with('{') {
+                true => "application/json",
+                false => "text/event-stream",
+            };
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n");
+            let length = answer.len();
+            let _ = write!(stream, "{head}Content-Length: {length}\r\n\r\n{answer}");
+            // Closed only once the client has closed: what it sent late would break the answer off.
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_server_cannot_control_the_terminal() {
+    let hostile = "\u{1b}]52;c;bHM=\u{7}\u{9b}2J\u{202e}txt\r\tend\n";
+    let shown = "␛]52;c;bHM=␇\u{fffd}2J\u{fffd}txt␍\tend\n";
+    let url = server_that_says(hostile);
+    let mut command = formwork();
+    let output = feed(command.args(["chat", "--url", &url]), "Hi");
+    assert_eq!(stdout(&output), shown);
 }

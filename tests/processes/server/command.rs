@@ -1,7 +1,9 @@
 //! The command line, and the process around the server.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use super::support::{Server, chat, formwork};
@@ -153,6 +155,39 @@ fn a_socket_in_the_file_system() {
     assert!(path.exists());
     let _server = start();
     assert!(ask().starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_socket_replaces_sockets_only_and_is_its_owners() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("formwork.sock");
+    let make: [fn(&Path) -> std::io::Result<()>; 3] = [
+        |path| std::fs::write(path, "precious"),
+        |path| std::os::unix::fs::symlink("victim", path),
+        |path| std::fs::create_dir(path),
+    ];
+    for make in make {
+        make(&path).unwrap();
+        let mut command = formwork();
+        let refused = command
+            .args(["serve", "--uds"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert_eq!(refused.status.code(), Some(1));
+        let says = says(&refused);
+        let why = format!("{} exists and is not a socket", path.display());
+        assert!(says.contains(&why), "{says}");
+        let removed = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path));
+        removed.unwrap();
+    }
+    for (flags, expected) in [(&[][..], 0o600), (&["--uds-mode", "660"], 0o660)] {
+        let mut command = formwork();
+        command.args(["serve", "--uds"]).arg(&path).args(flags);
+        let _server = Server::spawn(&mut command);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, expected);
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! `formwork serve`, over real sockets, and the commands that speak with it.
 
+mod access;
 mod answers;
 mod bench;
 mod chat;
 mod client;
 mod clients;
 mod command;
+mod confinement;
 mod conformance;
 mod deployment;
 mod errors;
@@ -13,5 +15,6 @@ mod faults;
 mod fields;
 mod isolation;
 mod responses;
+mod security;
 mod support;
 mod tools;

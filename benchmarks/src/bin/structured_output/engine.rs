@@ -139,7 +139,7 @@ impl Engine {
                 seed: Some(u64::from(number)),
                 ignore_eos,
                 eos_token_id: (!ignore_eos).then_some(self.eos_token_id),
-                structured_outputs,
+                structured_outputs: structured_outputs.map(Into::into),
                 ..SamplingParams::default()
             },
             ..EngineCoreRequest::default()
@@ -157,15 +157,18 @@ impl Engine {
     ) {
         let request = EngineCoreRequest {
             request_id: "asked".to_owned(),
-            prompt_token_ids: prompt_token_ids.to_vec(),
+            prompt_token_ids: prompt_token_ids.into(),
             sampling_params: SamplingParams {
                 max_tokens: Some(200),
                 temperature: 0.0,
                 eos_token_id: Some(self.eos_token_id),
-                structured_outputs: Some(StructuredOutputsParams {
-                    whitespace: Whitespace::Spaced,
-                    ..StructuredOutputsParams::new(constraint)
-                }),
+                structured_outputs: Some(
+                    StructuredOutputsParams {
+                        whitespace: Whitespace::Spaced,
+                        ..StructuredOutputsParams::new(constraint)
+                    }
+                    .into(),
+                ),
                 ..SamplingParams::default()
             },
             ..EngineCoreRequest::default()

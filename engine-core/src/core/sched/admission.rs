@@ -115,9 +115,11 @@ impl Scheduler {
             return Ok(());
         }
         let num_waiting = self.num_waiting() - num_free;
-        let of_waiting = self.waiting_for_grammar().map(Request::num_tokens);
-        let num_tokens =
-            self.waiting.num_tokens() + (of_waiting.sum::<usize>() + request.num_tokens()) as u64;
+        // Only where it is asked: thousands of siblings may wait for one grammar.
+        let num_tokens = || {
+            let of_waiting = self.waiting_for_grammar().map(Request::num_tokens);
+            self.waiting.num_tokens() + (of_waiting.sum::<usize>() + request.num_tokens()) as u64
+        };
         let full = match (
             self.config.max_num_queued_reqs,
             self.config.max_num_queued_tokens,
@@ -125,8 +127,9 @@ impl Scheduler {
             (Some(limit), _) if num_waiting >= limit as usize => {
                 format!("{num_waiting} requests wait already: max_num_queued_reqs is {limit}")
             }
-            (_, Some(limit)) if num_tokens > limit && num_waiting > 0 => format!(
-                "{num_tokens} tokens would wait with this request: max_num_queued_tokens is {limit}"
+            (_, Some(limit)) if num_waiting > 0 && num_tokens() > limit => format!(
+                "{} tokens would wait with this request: max_num_queued_tokens is {limit}",
+                num_tokens()
             ),
             _ => return Ok(()),
         };

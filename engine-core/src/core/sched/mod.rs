@@ -16,7 +16,7 @@
 //!
 //! let message = EngineCoreRequest {
 //!     request_id: "a".to_owned(),
-//!     prompt_token_ids: vec![1, 2, 3],
+//!     prompt_token_ids: vec![1, 2, 3].into(),
 //!     sampling_params: SamplingParams { max_tokens: Some(1), ..SamplingParams::default() },
 //!     ..EngineCoreRequest::default()
 //! };

@@ -193,7 +193,7 @@ mod tests {
     fn request(id: usize, priority: i64, arrival_time: f64) -> Box<Request> {
         let message = EngineCoreRequest {
             request_id: format!("{id:02}"),
-            prompt_token_ids: vec![0; id + 1],
+            prompt_token_ids: vec![0; id + 1].into(),
             priority,
             arrival_time,
             ..EngineCoreRequest::default()

@@ -151,7 +151,7 @@ mod tests {
     fn repetition_is_looked_for_in_the_output_from_min_tokens_on() {
         let stop = |output_token_ids: &[u32], min_tokens| {
             let message = EngineCoreRequest {
-                prompt_token_ids: vec![4, 4, 4, 4],
+                prompt_token_ids: vec![4, 4, 4, 4].into(),
                 output_token_ids: output_token_ids.to_vec(),
                 sampling_params: SamplingParams {
                     min_tokens,

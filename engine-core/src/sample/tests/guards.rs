@@ -18,8 +18,8 @@ fn outcome(logits: &[f32], params: SamplingParams, output: &[u32], bitmask: u32)
 fn masks_that_leave_a_token_are_applied() {
     let logits = [4.0, 3.0, 2.0, 1.0];
     let params = SamplingParams {
-        allowed_token_ids: Some(vec![0, 1, 2]),
-        bad_words_token_ids: vec![vec![1]],
+        allowed_token_ids: Some(vec![0, 1, 2].into()),
+        bad_words_token_ids: vec![vec![1]].into(),
         ..greedy()
     };
     assert_eq!(outcome(&logits, params, &[], 0b1110), (2, false));
@@ -31,16 +31,16 @@ fn the_grammar_wins_over_every_other_mask() {
     let only_token_2 = 0b0100;
     let cases = [
         SamplingParams {
-            allowed_token_ids: Some(vec![0, 1]),
+            allowed_token_ids: Some(vec![0, 1].into()),
             ..greedy()
         },
         SamplingParams {
-            bad_words_token_ids: vec![vec![2]],
+            bad_words_token_ids: vec![vec![2]].into(),
             ..greedy()
         },
         SamplingParams {
             min_tokens: 3,
-            stop_token_ids: vec![2],
+            stop_token_ids: vec![2].into(),
             ..greedy()
         },
         SamplingParams {
@@ -61,7 +61,7 @@ fn the_grammar_wins_over_every_other_mask() {
         assert_eq!(outcome(&logits, params, &[3], only_token_2), (2, true));
     }
     let biased = SamplingParams {
-        logit_bias: vec![(2, -100.0)],
+        logit_bias: vec![(2, -100.0)].into(),
         ..greedy()
     };
     assert_eq!(outcome(&logits, biased, &[3], only_token_2), (2, false));
@@ -72,13 +72,13 @@ fn an_earlier_mask_wins_over_a_later_one() {
     let logits = [4.0, 3.0, 2.0, 1.0];
     let all = 0b1111;
     let params = SamplingParams {
-        allowed_token_ids: Some(vec![1, 2]),
-        bad_words_token_ids: vec![vec![1], vec![2]],
+        allowed_token_ids: Some(vec![1, 2].into()),
+        bad_words_token_ids: vec![vec![1], vec![2]].into(),
         ..greedy()
     };
     assert_eq!(outcome(&logits, params, &[], all), (1, true));
     let params = SamplingParams {
-        bad_words_token_ids: vec![vec![0], vec![1], vec![2]],
+        bad_words_token_ids: vec![vec![0], vec![1], vec![2]].into(),
         min_tokens: 9,
         eos_token_id: Some(3),
         ..greedy()
@@ -89,8 +89,8 @@ fn an_earlier_mask_wins_over_a_later_one() {
 #[test]
 fn a_mask_that_is_left_out_does_not_undo_the_others() {
     let params = SamplingParams {
-        allowed_token_ids: Some(vec![9]),
-        bad_words_token_ids: vec![vec![0]],
+        allowed_token_ids: Some(vec![9].into()),
+        bad_words_token_ids: vec![vec![0]].into(),
         ..greedy()
     };
     assert_eq!(
@@ -208,7 +208,7 @@ fn padding_is_never_sampled_and_never_reported() {
         let params = SamplingParams {
             temperature,
             logprobs: Some(-1),
-            logit_bias: vec![(3, 100.0)],
+            logit_bias: vec![(3, 100.0)].into(),
             ..greedy()
         };
         let mut logits = [0.0, 30.0, 0.0, 90.0, f32::NAN];

@@ -78,7 +78,7 @@ fn zero_is_the_sampled_token_alone() {
 
 #[test]
 fn named_ids_take_the_place_of_the_top_ones() {
-    let ids = Some(vec![2, 0, 2]);
+    let ids = Some([2, 0, 2].into());
     let params = SamplingParams {
         logprobs: Some(1),
         logprob_token_ids: ids,
@@ -130,8 +130,8 @@ fn a_prompt_token_without_a_logit_has_no_probability() {
 fn prompt_logprobs_know_no_processor() {
     let params = SamplingParams {
         prompt_logprobs: Some(1),
-        logit_bias: vec![(0, 50.0)],
-        allowed_token_ids: Some(vec![0]),
+        logit_bias: vec![(0, 50.0)].into(),
+        allowed_token_ids: Some(vec![0].into()),
         ..greedy()
     };
     let sampler = Sampler::new(

@@ -21,8 +21,8 @@ fn logprobs(params: SamplingParams, logits: &[f32], bitmask: Option<&[u32]>) -> 
 fn raw_logprobs_come_after_the_grammar_mask_and_before_the_rest() {
     let half = -std::f32::consts::LN_2;
     let params = SamplingParams {
-        allowed_token_ids: Some(vec![1]),
-        logit_bias: vec![(1, 5.0)],
+        allowed_token_ids: Some(vec![1].into()),
+        logit_bias: vec![(1, 5.0)].into(),
         temperature: 0.1,
         seed: Some(3),
         ..Default::default()
@@ -36,7 +36,7 @@ fn raw_logprobs_come_after_the_grammar_mask_and_before_the_rest() {
 #[test]
 fn raw_logits_are_the_models() {
     let params = SamplingParams {
-        logit_bias: vec![(0, 5.0)],
+        logit_bias: vec![(0, 5.0)].into(),
         logprobs: Some(2),
         temperature: 0.5,
         seed: Some(1),
@@ -52,7 +52,7 @@ fn raw_logits_are_the_models() {
 #[test]
 fn bias_then_repetition_then_frequency_and_presence() {
     let params = SamplingParams {
-        logit_bias: vec![(0, 2.0), (3, -4.0)],
+        logit_bias: vec![(0, 2.0), (3, -4.0)].into(),
         repetition_penalty: 2.0,
         frequency_penalty: 0.5,
         presence_penalty: 0.25,
@@ -103,7 +103,7 @@ fn processed_logprobs_are_normalised_over_what_is_kept() {
         top_k: 2,
         logprobs: Some(-1),
         seed: Some(5),
-        allowed_token_ids: Some(vec![1, 2, 3]),
+        allowed_token_ids: Some(vec![1, 2, 3].into()),
         ..Default::default()
     };
     let state = state_of(params, &[], &[]);
@@ -119,7 +119,7 @@ fn processed_logprobs_are_normalised_over_what_is_kept() {
 #[test]
 fn a_spent_thinking_budget_overrules_bias_and_penalties() {
     let params = SamplingParams {
-        logit_bias: vec![(0, 100.0), (2, -100.0)],
+        logit_bias: vec![(0, 100.0), (2, -100.0)].into(),
         presence_penalty: 2.0,
         thinking_token_budget: Some(0),
         thinking_tokens: Some(ThinkingTokens {

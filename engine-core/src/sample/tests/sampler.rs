@@ -93,7 +93,7 @@ fn requests_without_a_seed_differ() {
 #[test]
 fn bad_words_match_the_tail_of_the_output() {
     let params = SamplingParams {
-        bad_words_token_ids: vec![vec![1, 2, 3], vec![0]],
+        bad_words_token_ids: vec![vec![1, 2, 3], vec![0]].into(),
         ..greedy()
     };
     let logits = [9.0, 5.0, 4.0, 8.0];
@@ -113,7 +113,7 @@ fn stop_tokens_wait_for_min_tokens() {
     let params = SamplingParams {
         min_tokens: 2,
         eos_token_id: Some(0),
-        stop_token_ids: vec![1, 4_000_000],
+        stop_token_ids: vec![1, 4_000_000].into(),
         ..greedy()
     };
     let logits = [9.0, 8.0, 7.0];
@@ -193,7 +193,7 @@ fn any_params() -> impl Strategy<Value = SamplingParams> {
             any::<u64>(),
         ),
         (0.5..2.0f32, -2.0..2.0f32, -2.0..2.0f32, 0..5u32),
-        prop::option::of(prop::collection::vec(0..40u32, 1..30)),
+        prop::option::of(prop::collection::btree_set(0..40u32, 1..30)),
         prop::collection::vec(prop::collection::vec(0..40u32, 1..3), 0..5),
         prop::option::of(0..5u32),
         prop::option::of(-1..4i32),
@@ -214,8 +214,8 @@ fn any_params() -> impl Strategy<Value = SamplingParams> {
                     presence_penalty,
                     min_tokens,
                     eos_token_id: Some(2),
-                    allowed_token_ids,
-                    bad_words_token_ids,
+                    allowed_token_ids: allowed_token_ids.map(|ids| ids.into_iter().collect()),
+                    bad_words_token_ids: bad_words_token_ids.into(),
                     thinking_token_budget: budget,
                     thinking_tokens: Some(ThinkingTokens {
                         start_token_ids: vec![0],

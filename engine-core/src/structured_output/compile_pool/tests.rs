@@ -555,7 +555,7 @@ fn constraints_with_other_stop_tokens_are_the_same() {
     let stop_token_ids = [vec![], vec![a], vec![a, a], vec![a + 1]];
     for _ in 0..2 {
         for ids in &stop_token_ids {
-            threads.submit_changed("a", |params| params.stop_token_ids.clone_from(ids));
+            threads.submit_changed("a", |params| params.stop_token_ids = ids.clone().into());
         }
         threads.all_turns();
     }
@@ -571,12 +571,13 @@ fn what_is_refused_is_worked_out_once_whatever_else_is_asked() {
     let mut many = ByHand::new();
     for number in 0..12 {
         many.submit_changed(TOO_MUCH, |params| {
-            params.stop_token_ids = vec![number];
+            params.stop_token_ids = vec![number].into();
             params.max_tokens = Some(90_000 + number);
             params
                 .structured_outputs
                 .as_mut()
                 .unwrap()
+                .make_mut()
                 .enable_in_reasoning = number % 2 == 0;
         });
     }
@@ -592,7 +593,7 @@ fn what_cannot_be_measured_is_served_to_those_who_need_no_measure() {
     let mut threads = ByHand::new();
     let may_be_cut = |params: &mut SamplingParams| {
         let structured_outputs = params.structured_outputs.as_mut().unwrap();
-        structured_outputs.complete_within_max_tokens = false;
+        structured_outputs.make_mut().complete_within_max_tokens = false;
     };
     for _ in 0..2 {
         threads.submit(TOO_MUCH);
@@ -742,7 +743,7 @@ fn of_what_is_refused_only_the_constraint_is_kept() {
     let mut threads = ByHand::new();
     let (mut job, answer) = job(TOO_MUCH);
     let params = SamplingParams {
-        stop: vec!["x".repeat(1000)],
+        stop: vec!["x".repeat(1000)].into(),
         ..(*job.params).clone()
     };
     job.params = Arc::new(params);

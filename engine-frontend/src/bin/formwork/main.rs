@@ -1,5 +1,6 @@
 //! `formwork`: the server, and what goes with it.
 
+mod api_key;
 mod bench;
 mod chat;
 mod check;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use engine_frontend::for_terminal;
 use engine_frontend::server::{ConfigError, ServeArgs, expand_args};
 
 /// An LLM engine with structured output at its heart.
@@ -48,6 +50,9 @@ enum Command {
     /// Say whether a JSON Schema, a pattern or a grammar can be enforced, where not, and show a
     /// sample
     Check(check::CheckArgs),
+    /// Make keys for --api-keys
+    #[command(subcommand)]
+    ApiKey(api_key::ApiKeyCommand),
     /// Tell a server that runs in the background to end, and wait for it
     Stop(StopArgs),
     /// Say whether a server runs in the background, and how it is
@@ -77,7 +82,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // On a full disk this can't be said.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            let error = format!("{error:#}");
+            let _ = writeln!(std::io::stderr(), "error: {}", for_terminal(&error));
             ExitCode::FAILURE
         }
     }
@@ -119,6 +125,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Chat(args) => chat::chat(&args),
         Command::Bench(bench::BenchCommand::Serve(args)) => bench::serve(&args),
         Command::Check(args) => check::check(&args),
+        Command::ApiKey(command) => api_key::api_key(&command),
         Command::Stop(args) => daemon::stop(&pid_file::path(args.pid_file)?, args.timeout),
         Command::Status(args) => daemon::status(&pid_file::path(args.pid_file)?),
     }

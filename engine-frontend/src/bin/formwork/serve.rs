@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use engine_frontend::server::{LogFormat, Ready, ServeArgs, serve as serve_http};
+use engine_frontend::server::{LogFormat, Ready, ServeArgs, confine, serve as serve_http};
 use engine_frontend::{frontend_runtime, init_logging_as};
 use rustix::process::{Resource, Signal, getpid, getrlimit, kill_process, setrlimit};
 
@@ -36,6 +36,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     };
     let json = server.log_format == LogFormat::Json;
     init_logging_as(json, log_file);
+    confine(args);
     let on_ready = |ready: &Ready| {
         if let Some(pid_file) = &mut pid_file
             && let Err(error) = pid_file.set_address(&ready.address)

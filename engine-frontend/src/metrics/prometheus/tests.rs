@@ -55,7 +55,7 @@ fn counts_end_up_under_their_names() {
     logger.record(Some(&scheduler), &iteration);
     logger.record(Some(&scheduler), &IterationStats::default());
     logger.record_rejection("max_num_queued_reqs");
-    logger.record_http("/v1/models", "GET", 200, Duration::from_millis(20));
+    logger.record_http(Some("/v1/models"), "GET", 200, Duration::from_millis(20));
     let mut engine = EngineMetrics::default();
     engine.record(scheduler);
     let text = logger.render(&engine);
@@ -112,4 +112,62 @@ fn every_sample_belongs_to_a_family_that_comes_once() {
 #[test]
 fn buckets_of_lengths_end_at_the_context() {
     assert_eq!(one_two_five(100), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+}
+
+/// All routes of a server.
+const ROUTES: [&str; 17] = [
+    "/v1/models",
+    "/v1/models/{*model}",
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/tokenize",
+    "/detokenize",
+    "/health",
+    "/ping",
+    "/load",
+    "/version",
+    "/metrics",
+    "/openapi.json",
+    "/pause",
+    "/resume",
+    "/is_paused",
+    "/reset_prefix_cache",
+];
+
+#[test]
+fn no_number_of_hostile_requests_makes_the_metrics_large() {
+    const METHODS: [&str; 10] = [
+        "GET", "POST", "HEAD", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "get",
+    ];
+    const STATUSES: [u16; 13] = [
+        200, 400, 401, 403, 404, 408, 413, 415, 429, 431, 500, 503, 504,
+    ];
+    // Before a handler.
+    const REFUSED: [u16; 5] = [401, 403, 405, 429, 431];
+    let logger = logger();
+    logger.record_rejection("tokens_per_minute");
+    for i in 0..100_000_usize {
+        let made_up = format!("M{i}");
+        let method = match i % 2 {
+            0 => METHODS[(i / 2) % METHODS.len()],
+            _ => &made_up,
+        };
+        let number = (i / 20) % (ROUTES.len() + 1);
+        let route = ROUTES.get(number).copied();
+        // Each route has one method.
+        let own = if number % 2 == 0 { "GET" } else { "POST" };
+        let status = match method == own {
+            true => STATUSES[(i / 360) % STATUSES.len()],
+            false => REFUSED[(i / 360) % REFUSED.len()],
+        };
+        logger.record_http(route, method, status, Duration::from_millis(1));
+    }
+    let long = "M".repeat(1 << 20);
+    logger.record_http(Some("/health"), &long, 405, Duration::ZERO);
+    let text = logger.render(&EngineMetrics::default());
+    assert!(text.len() < 100_000, "{} bytes", text.len());
+    assert!(!text.contains("method=\"M"), "{text}");
+    let other = "http_requests_total{handler=\"none\",method=\"other\",status=\"405\"}";
+    assert!(text.contains(other), "{text}");
 }

@@ -333,21 +333,11 @@ impl Values {
                 count,
             );
         }
-        let name = "http_requests_total";
-        text.family(name, "counter", "HTTP requests, by route and status.");
-        for ((handler, method, status), count) in &self.http_requests {
-            let labels = [
-                ("handler", handler.as_str()),
-                ("method", method),
-                ("status", &status.to_string()),
-            ];
-            text.sample(name, &labels, count);
-        }
-        let name = "http_request_duration_seconds";
-        text.family(name, "histogram", "Time until an answer began, by route.");
-        for ((handler, method), histogram) in &self.http_duration {
-            let labels = [("handler", handler.as_str()), ("method", method)];
-            text.histogram_samples(name, &labels, histogram);
-        }
+        text.counter(
+            "formwork:audit_log_lost_lines",
+            "Lines of the audit log that could not be written.",
+            self.lost_audit_lines,
+        );
+        self.http_requests.write(text);
     }
 }

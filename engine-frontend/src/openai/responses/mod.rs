@@ -9,6 +9,7 @@ mod request;
 use std::collections::VecDeque;
 
 use serde_json::{Map, Value, json};
+use structured_output::CancelFlag;
 
 pub use request::ResponsesRequest;
 
@@ -20,6 +21,7 @@ use super::streaming::{EventStream, Piece, Pieces};
 use super::tool_format::Openings;
 use crate::input_processor::GenerateRequest;
 use crate::outputs::RequestOutput;
+use crate::tokenizer_threads::LARGE;
 use answer::Answer;
 
 impl OpenAIServing {
@@ -29,26 +31,33 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn create_response(
         &self,
-        mut request: ResponsesRequest,
+        request: ResponsesRequest,
         context: &RequestContext,
     ) -> Result<Value, ServingError> {
         self.check_model(request.chat.common.model.as_deref())?;
-        let (generate, openings) = self.generate_request(&mut request, context)?;
+        let (request, generate, openings) = self.generate_request(request, context).await?;
         let mut answer = self.answer(&request, context, openings);
-        let chat = &request.chat;
-        for mut output in self.generate(vec![generate], context).await? {
-            self.set_input(&mut answer, &output);
-            let Some(completion) = output.outputs.pop() else {
-                continue;
-            };
-            let reason = completion.finish_reason;
-            let logprobs = logprobs(chat, &completion);
-            answer.push(completion, logprobs, &mut Vec::new());
-            if let Some(reason) = reason {
-                return Ok(answer.last_response(reason));
-            }
+        let outputs = self.generate(vec![generate], context).await?;
+        if let Some(output) = outputs.last() {
+            self.set_input(&mut answer, output);
         }
-        Ok(answer.response("failed"))
+        let size = outputs.iter().map(RequestOutput::num_bytes).sum();
+        let tell = move |_: &CancelFlag| {
+            let completions = outputs.into_iter().filter_map(|mut o| o.outputs.pop());
+            for completion in completions {
+                let reason = completion.finish_reason;
+                let logprobs = logprobs(&request.chat, &completion);
+                answer.push(completion, logprobs, &mut Vec::new());
+                if let Some(reason) = reason {
+                    return answer.last_response(reason);
+                }
+            }
+            answer.response("failed")
+        };
+        if size <= LARGE {
+            return Ok(tell(&CancelFlag::new()));
+        }
+        Ok(self.engine().run_aside(size, tell).await?)
     }
 
     /// Answers a request in events. Returns when the core has taken its constraint, or without one
@@ -58,11 +67,11 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn stream_response(
         &self,
-        mut request: ResponsesRequest,
+        request: ResponsesRequest,
         context: &RequestContext,
     ) -> Result<EventStream, ServingError> {
         self.check_model(request.chat.common.model.as_deref())?;
-        let (generate, openings) = self.generate_request(&mut request, context)?;
+        let (request, generate, openings) = self.generate_request(request, context).await?;
         let constrained = generate.sampling_params.structured_outputs.is_some();
         let answer = self.answer(&request, context, openings);
         let streams = self.start(vec![generate], context).await?;
@@ -75,17 +84,19 @@ impl OpenAIServing {
     }
 
     /// The engine's request, with this API's names of the fields, and where calls begin in its answer.
-    fn generate_request(
+    async fn generate_request(
         &self,
-        request: &mut ResponsesRequest,
+        mut request: ResponsesRequest,
         context: &RequestContext,
-    ) -> Result<(GenerateRequest, Option<Openings>), ServingError> {
-        let id = response_id(request, context);
-        let (mut generate, openings) = self
-            .chat_generate_request(&mut request.chat, &id)
+    ) -> Result<(ResponsesRequest, GenerateRequest, Option<Openings>), ServingError> {
+        let id = response_id(&request, context);
+        let (chat, mut generate, openings) = self
+            .chat_generate_request(request.chat, &id)
+            .await
             .map_err(own_words::of_serving_error)?;
+        request.chat = chat;
         own_words::of_request(&mut generate);
-        Ok((generate, openings))
+        Ok((request, generate, openings))
     }
 
     fn answer(

@@ -2,6 +2,7 @@
 
 use protocol::FinishReason;
 use serde_json::{Map, Value};
+use structured_output::CancelFlag;
 
 use super::{OpenAIServing, RequestContext, request_id, stop_reason};
 use crate::error::ValidationError;
@@ -14,7 +15,8 @@ use crate::openai::logprobs::{ChatCompletionLogProbs, prompt_logprobs};
 use crate::openai::tool_call::split_answer;
 use crate::openai::tool_choice::ToolChoice;
 use crate::openai::tool_format::Openings;
-use crate::outputs::CompletionOutput;
+use crate::outputs::{CompletionOutput, RequestOutput};
+use crate::tokenizer_threads::LARGE;
 
 /// What a server decides for all conversations.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,13 +57,13 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn create_chat_completion(
         &self,
-        mut request: ChatCompletionRequest,
+        request: ChatCompletionRequest,
         context: &RequestContext,
     ) -> Result<ChatCompletionResponse, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
         let role = self.response_role(&request);
-        let (generate, openings) = self.chat_generate_request(&mut request, &id)?;
+        let (request, generate, openings) = self.chat_generate_request(request, &id).await?;
         let outputs = self.generate(vec![generate], context).await?;
         let usage = self.usage(&outputs);
         let mut response = ChatCompletionResponse {
@@ -75,18 +77,24 @@ impl OpenAIServing {
             prompt_logprobs: None,
             prompt_token_ids: None,
         };
-        for output in outputs {
-            if request.common.return_token_ids {
-                response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
+        let size = outputs.iter().map(RequestOutput::num_bytes).sum();
+        let fill = move |_: &CancelFlag| {
+            for output in outputs {
+                if request.common.return_token_ids {
+                    response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
+                }
+                response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
+                for completion in output.outputs {
+                    let choice = chat_choice(&request, &role, openings.as_ref(), completion);
+                    response.choices.push(choice);
+                }
             }
-            response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
-            for completion in output.outputs {
-                response
-                    .choices
-                    .push(chat_choice(&request, &role, openings.as_ref(), completion));
-            }
+            response
+        };
+        if size <= LARGE {
+            return Ok(fill(&CancelFlag::new()));
         }
-        Ok(response)
+        Ok(self.engine.run_aside(size, fill).await?)
     }
 
     /// The role of the answer. One that goes on has its message's.
@@ -127,21 +135,31 @@ impl OpenAIServing {
         Ok(())
     }
 
-    /// The engine's request, and where calls begin in its answer: see
+    /// The request, the engine's, and where calls begin in its answer: see
     /// [`ChatCompletionRequest::take_generate_request`].
-    pub(in crate::openai) fn chat_generate_request(
+    pub(in crate::openai) async fn chat_generate_request(
         &self,
-        request: &mut ChatCompletionRequest,
+        mut request: ChatCompletionRequest,
         id: &str,
-    ) -> Result<(GenerateRequest, Option<Openings>), ServingError> {
+    ) -> Result<(ChatCompletionRequest, GenerateRequest, Option<Openings>), ServingError> {
         if request.logprobs {
             self.engine.check_top_logprobs(request.top_logprobs)?;
         }
-        let defaults = &self.default_sampling_params;
+        let (id, defaults) = (id.to_owned(), self.default_sampling_params);
         let format = self.tool_call_format;
-        let (mut generate, openings) = request.take_generate_request(id, defaults, format)?;
+        let size = request.num_bytes();
+        let take = move |_: &CancelFlag| {
+            let taken = request.take_generate_request(&id, &defaults, format);
+            (request, taken)
+        };
+        // Schemas of tools are parsed and put together.
+        let (request, taken) = match size <= LARGE {
+            true => take(&CancelFlag::new()),
+            false => self.engine.run_aside(size, take).await?,
+        };
+        let (mut generate, openings) = taken?;
         self.complete_prompt(&mut generate.prompt, &request.tool_choice)?;
-        Ok((generate, openings))
+        Ok((request, generate, openings))
     }
 }
 

@@ -138,7 +138,7 @@ fn every_spelling_of_every_constraint() {
         assert_eq!(read.field, field, "{body}");
         assert_eq!(
             read.params,
-            StructuredOutputsParams::new(expected),
+            StructuredOutputsParams::new(expected).into(),
             "{body}"
         );
     }
@@ -176,7 +176,7 @@ fn options_come_with_their_constraint() {
 fn white_space_by_pattern() {
     let whitespace = |pattern: &str| {
         let body = json!({"guided_json": {}, "guided_whitespace_pattern": pattern});
-        read(body).unwrap().unwrap().params.whitespace
+        read(body).unwrap().unwrap().params.whitespace.clone()
     };
     assert_eq!(
         whitespace("[ \n]?"),

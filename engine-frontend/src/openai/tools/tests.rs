@@ -37,7 +37,8 @@ impl Answers {
         let tools = constraint(choice, &tools(), parallel, Some(format), answer)
             .unwrap()
             .unwrap();
-        let StructuredOutputsConstraint::StructuralTag(tag) = tools.constraint.params.constraint
+        let StructuredOutputsConstraint::StructuralTag(tag) =
+            tools.constraint.params.constraint.clone()
         else {
             panic!("a structural tag");
         };
@@ -192,7 +193,8 @@ fn beside_calls_another_constraint_holds() {
         params: StructuredOutputsParams::new(StructuredOutputsConstraint::Choice(vec![
             "yes".to_owned(),
             "no".to_owned(),
-        ])),
+        ]))
+        .into(),
         field: "guided_choice".to_owned(),
         parts: Vec::new(),
         whitespace_field: None,

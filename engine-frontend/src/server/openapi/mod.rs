@@ -17,6 +17,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
+/// Where a server has keys: no key, one without the route's scope, one beyond its limits.
+const NO_KEY: [&str; 3] = ["401", "403", "429"];
+
 /// `GET /openapi.json`.
 pub(super) async fn openapi() -> Response {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
@@ -65,24 +68,21 @@ fn document() -> Value {
                 "detokenize", "Tokens to text",
                 "DetokenizeRequest", "DetokenizeResponse", false,
             ),
-            "/v1/models": {"get": get("list_models", "The models served", &["401"], "ModelList")},
+            "/v1/models": {"get": get("list_models", "The models served", &NO_KEY, "ModelList")},
             "/v1/models/{model}": {"get": with_model(
-                get("retrieve_model", "One model", &["400", "401", "404"], "Model"),
+                get(
+                    "retrieve_model", "One model",
+                    &["400", "401", "403", "404", "429"], "Model",
+                ),
             )},
             "/health": {"get": probe("health", "200 while the engine works or has nothing to do")},
             "/ping": {
                 "get": probe("ping", "As /health"),
                 "post": probe("ping_post", "As /health"),
             },
-            "/load": {"get": get("load", "Requests in flight", &[], "Load")},
+            "/load": {"get": get("load", "Requests in flight", &NO_KEY, "Load")},
             "/version": {"get": get("version", "The server's version", &[], "Version")},
-            "/metrics": {"get": {
-                "operationId": "metrics", "summary": "Figures for Prometheus",
-                "responses": {"200": {
-                    "description": "The figures",
-                    "content": {"text/plain": {"schema": {"type": "string"}}},
-                }},
-            }},
+            "/metrics": {"get": metrics()},
         },
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
@@ -100,7 +100,7 @@ fn post(id: &str, summary: &str, request: &str, answer: &str, may_stream: bool) 
         content.insert("text/event-stream".to_owned(), events);
     }
     let mut responses = errors(&[
-        "400", "401", "404", "408", "413", "415", "431", "500", "503", "504",
+        "400", "401", "403", "404", "408", "413", "415", "429", "431", "500", "503", "504",
     ]);
     let good = json!({"description": "The answer", "content": content});
     responses.insert("200".to_owned(), good);
@@ -113,6 +113,18 @@ fn post(id: &str, summary: &str, request: &str, answer: &str, may_stream: bool) 
         "responses": responses,
         "security": [{"bearer": []}, {}],
     }})
+}
+
+/// Figures for Prometheus, as text.
+fn metrics() -> Value {
+    let mut responses = errors(&NO_KEY);
+    let content = json!({"text/plain": {"schema": {"type": "string"}}});
+    let good = json!({"description": "The figures", "content": content});
+    responses.insert("200".to_owned(), good);
+    json!({
+        "operationId": "metrics", "summary": "Figures for Prometheus", "responses": responses,
+        "security": [{"bearer": []}, {}],
+    })
 }
 
 fn get(id: &str, summary: &str, error_codes: &[&str], answer: &str) -> Value {

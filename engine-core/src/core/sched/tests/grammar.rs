@@ -37,7 +37,7 @@ pub(super) fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
     Arc::new(SamplingParams {
         max_tokens: Some(max_tokens),
         eos_token_id: Some(EOS),
-        structured_outputs: Some(StructuredOutputsParams::new(constraint)),
+        structured_outputs: Some(StructuredOutputsParams::new(constraint).into()),
         ..SamplingParams::default()
     })
 }
@@ -171,7 +171,7 @@ impl World {
         let is_fcfs = self.scheduler.config.policy == SchedulingPolicy::Fcfs;
         let message = EngineCoreRequest {
             request_id: request_id(index).to_string(),
-            prompt_token_ids: vec![0; spec.num_prompt_tokens as usize],
+            prompt_token_ids: vec![0; spec.num_prompt_tokens as usize].into(),
             sampling_params,
             arrival_time: index as f64,
             priority: if is_fcfs { 0 } else { spec.priority },
@@ -481,7 +481,7 @@ fn a_grammar_that_is_faster_than_its_request_waits_for_it() {
     world.scheduler.grammar_compiled(&request_id(0));
     let message = EngineCoreRequest {
         request_id: request_id(0).to_string(),
-        prompt_token_ids: vec![0; 3],
+        prompt_token_ids: vec![0; 3].into(),
         sampling_params: (*params).clone(),
         ..EngineCoreRequest::default()
     };
@@ -507,7 +507,7 @@ fn a_grammar_that_panics_fails_alone() {
         let grammar = backend.compile_grammar(&structured_outputs, &[], effort, &CancelFlag::new());
         let params = SamplingParams {
             max_tokens: Some(8),
-            structured_outputs: Some(structured_outputs),
+            structured_outputs: Some(structured_outputs.into()),
             ..SamplingParams::default()
         };
         let grammar = StructuredOutputRequest::new(
@@ -518,7 +518,7 @@ fn a_grammar_that_panics_fails_alone() {
         );
         let message = EngineCoreRequest {
             request_id: pattern.to_owned(),
-            prompt_token_ids: vec![0; 3],
+            prompt_token_ids: vec![0; 3].into(),
             sampling_params: params,
             ..EngineCoreRequest::default()
         };

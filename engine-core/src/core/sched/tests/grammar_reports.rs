@@ -22,7 +22,7 @@ fn new_scheduler() -> Scheduler {
 fn add(scheduler: &mut Scheduler, id: &str, params: &SamplingParams) -> Sender<CompiledGrammar> {
     let message = EngineCoreRequest {
         request_id: id.to_owned(),
-        prompt_token_ids: vec![0; 3],
+        prompt_token_ids: vec![0; 3].into(),
         sampling_params: params.clone(),
         ..EngineCoreRequest::default()
     };
@@ -117,9 +117,18 @@ fn forced_tokens_count_the_limits_that_they_override() {
         stats.num_overridden_rows
     };
     assert_eq!(overridden(|_| {}), 0);
-    assert_eq!(overridden(|p| p.allowed_token_ids = Some(vec![0, EOS])), 0);
-    assert_eq!(overridden(|p| p.allowed_token_ids = Some(vec![1])), 3);
-    assert_eq!(overridden(|p| p.bad_words_token_ids = vec![vec![0, 0]]), 1);
+    assert_eq!(
+        overridden(|p| p.allowed_token_ids = Some(vec![0, EOS].into())),
+        0
+    );
+    assert_eq!(
+        overridden(|p| p.allowed_token_ids = Some(vec![1].into())),
+        3
+    );
+    assert_eq!(
+        overridden(|p| p.bad_words_token_ids = vec![vec![0, 0]].into()),
+        1
+    );
     assert_eq!(overridden(|p| p.min_tokens = 2), 0);
     assert_eq!(overridden(|p| p.min_tokens = 3), 1);
 }

@@ -155,7 +155,7 @@ fn endless() -> SamplingParams {
     SamplingParams {
         max_tokens: None,
         eos_token_id: Some(99),
-        stop_token_ids: vec![50, 60],
+        stop_token_ids: vec![50, 60].into(),
         ..SamplingParams::default()
     }
 }
@@ -173,7 +173,7 @@ fn requests_stop() {
     );
     // The end-of-text token wins where it is a stop token too, and a stop token over the length.
     let both = SamplingParams {
-        stop_token_ids: vec![99],
+        stop_token_ids: vec![99].into(),
         max_tokens: Some(1),
         ..endless()
     };

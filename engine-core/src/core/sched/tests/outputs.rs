@@ -90,7 +90,7 @@ fn a_part_of_a_prefill_says_nothing() {
 fn what_follows_a_stop_is_dropped() {
     let mut scheduler = scheduler(config(100, 4), 20);
     let mut stopping = request("a", 5);
-    stopping.sampling_params.stop_token_ids = vec![50];
+    stopping.sampling_params.stop_token_ids = vec![50].into();
     add(&mut scheduler, stopping);
     let output = scheduler.schedule();
     let answer = ModelRunnerOutput {

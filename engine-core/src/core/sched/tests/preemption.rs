@@ -32,7 +32,7 @@ fn fcfs_preempts_the_last_admitted() {
     let cached = &output.scheduled_cached_reqs;
     assert_eq!(strings(&cached.req_ids), ["b", "c"]);
     assert_eq!(strings(&cached.resumed_req_ids), ["c"]);
-    let mut all_token_ids = request("c", 7).prompt_token_ids;
+    let mut all_token_ids = request("c", 7).prompt_token_ids.to_vec();
     all_token_ids.extend([7, 7]);
     assert_eq!(cached.all_token_ids, [all_token_ids]);
     assert_eq!(cached.new_block_ids[1].len(), 3);

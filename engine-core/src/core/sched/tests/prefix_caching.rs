@@ -95,7 +95,8 @@ fn output_is_cached_too() {
     }
     scheduler.finish_requests(["a"], FinishReason::Abort);
     let mut next_turn = shared("b", 6);
-    next_turn.prompt_token_ids.extend([7, 7, 7, 1, 2]);
+    let prompt = next_turn.prompt_token_ids.iter().copied();
+    next_turn.prompt_token_ids = prompt.chain([7, 7, 7, 1, 2]).collect();
     add(&mut scheduler, next_turn);
     // 8 tokens of a were computed: its prompt and 2 of the 3 output tokens.
     assert_eq!(step(&mut scheduler), "b:3");

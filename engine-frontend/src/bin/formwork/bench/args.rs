@@ -38,6 +38,10 @@ pub(crate) struct BenchServeArgs {
     /// The server's key; FORMWORK_API_KEY or OPENAI_API_KEY where absent
     #[arg(long, value_name = "KEY")]
     pub(super) api_key: Option<String>,
+    /// Where the server's /metrics is, for --server-pid: its --management-port, such as
+    /// http://127.0.0.1:9000; beside the other routes where absent
+    #[arg(long, value_name = "URL")]
+    pub(super) metrics_url: Option<String>,
     /// Seed of prompts, lengths, arrivals and sampling
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,

@@ -62,6 +62,10 @@ async fn run(args: &BenchServeArgs) -> anyhow::Result<Report> {
     args.verify()?;
     let key = crate::api_key(args.api_key.as_deref());
     let client = Client::new(&args.base_url(), key.as_deref())?;
+    let metrics = match &args.metrics_url {
+        Some(url) => Client::new(url, key.as_deref())?,
+        None => client.clone(),
+    };
     let model = match &args.model {
         Some(model) => model.clone(),
         None => {
@@ -80,7 +84,7 @@ async fn run(args: &BenchServeArgs) -> anyhow::Result<Report> {
     }
     let before = match &process {
         Some(process) => {
-            rest(&client).await?;
+            rest(&metrics).await?;
             Some(process.usage()?)
         }
         None => None,
@@ -88,7 +92,7 @@ async fn run(args: &BenchServeArgs) -> anyhow::Result<Report> {
     let results = load::run(args, &client, &workload).await;
     let server = match (&process, before) {
         (Some(process), Some(before)) => {
-            let is_at_rest = rest(&client).await?;
+            let is_at_rest = rest(&metrics).await?;
             Some(server_process::Difference {
                 before,
                 after: process.usage()?,

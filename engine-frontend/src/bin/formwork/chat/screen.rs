@@ -1,6 +1,9 @@
-//! What is written where: answers to standard output, all else to standard error.
+//! What is written where: answers to standard output, all else to standard error. Nothing of it can
+//! control a terminal, wherever a pipe ends.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
+
+use engine_frontend::for_terminal;
 
 /// Dim, and back, for terminals.
 const DIM: &str = "\x1b[2m";
@@ -37,6 +40,7 @@ impl Screen {
 
     /// Something beside the answers.
     pub(super) fn note(&self, text: &str) {
+        let text = for_terminal(text);
         match self.dims {
             true => self.say(&format!("\r{DIM}{text}{PLAIN}\n")),
             false => self.say(&format!("{text}\n")),
@@ -47,9 +51,10 @@ impl Screen {
     pub(super) fn thinking(&mut self, text: &str) {
         if self.is_terminal && !text.is_empty() {
             self.is_thinking = true;
+            let text = for_terminal(text);
             match self.dims {
                 true => self.say(&format!("{DIM}{text}{PLAIN}")),
-                false => self.say(text),
+                false => self.say(&text),
             }
         }
     }
@@ -67,7 +72,7 @@ impl Screen {
         }
         self.in_line = !text.ends_with('\n');
         let mut stdout = stdout();
-        stdout.write_all(text.as_bytes())?;
+        stdout.write_all(for_terminal(text).as_bytes())?;
         stdout.flush()
     }
 

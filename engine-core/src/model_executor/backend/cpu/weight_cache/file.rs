@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use super::CachedMatrix;
+use super::trust::{self, Distrust};
 use crate::lock::lock;
 use crate::model_executor::backend::cpu::buffer::SharedMut;
 use crate::model_executor::compute_pool::{ComputePool, PoolError};
@@ -30,6 +31,10 @@ const TRAILER_BYTES: u64 = 8 + 32 + 16;
 /// Longest table that is read: some million matrices.
 const MOST_TABLE_BYTES: u64 = 256 << 20;
 
+/// Mode of a new file, less what the process's umask takes: nobody else may write to it, whatever the
+/// umask is.
+const FILE_MODE: u32 = 0o644;
+
 /// Bytes of panels that share a checksum.
 pub(super) const CHUNK_BYTES: usize = 2 << 20;
 
@@ -44,6 +49,16 @@ struct Place {
     checksums: Vec<String>,
 }
 
+/// Why a file is not read.
+pub(super) enum Unusable {
+    /// There is none.
+    Missing,
+    /// Others may have written it, or could exchange it.
+    Distrusted(Distrust),
+    /// It is not what it should be.
+    Wrong(String),
+}
+
 /// A file whose table was read.
 pub(super) struct CachedWeights {
     path: PathBuf,
@@ -55,13 +70,25 @@ impl CachedWeights {
     /// Opens a file and reads its table.
     ///
     /// # Errors
-    /// Why it can't be used; `None` where there is no file.
-    pub(super) fn open(path: &Path, fingerprint: &str) -> Result<Self, Option<String>> {
+    /// Why it can't be used.
+    pub(super) fn open(path: &Path, fingerprint: &str) -> Result<Self, Unusable> {
+        if let Some(distrust) = trust::of_folder(path) {
+            return Err(Unusable::Distrusted(distrust));
+        }
         let file = match open_plain_file(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(None),
-            Err(error) => return Err(Some(error.to_string())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unusable::Missing),
+            Err(error) => return Err(Unusable::Wrong(error.to_string())),
         };
+        match trust::of_file(&file) {
+            Ok(None) => {}
+            Ok(Some(distrust)) => return Err(Unusable::Distrusted(distrust)),
+            Err(error) => return Err(Unusable::Wrong(error.to_string())),
+        }
+        Self::read_file(path, file, fingerprint).map_err(Unusable::Wrong)
+    }
+
+    fn read_file(path: &Path, file: File, fingerprint: &str) -> Result<Self, String> {
         let table = read_table(&file)
             .map_err(|error| error.to_string())?
             .ok_or_else(|| "not a whole file of weights".to_owned())?;
@@ -69,10 +96,10 @@ impl CachedWeights {
         if value("version").and_then(Value::as_u64) != Some(VERSION)
             || value("byte_order").and_then(Value::as_str) != Some(byte_order())
         {
-            return Err(Some("written by another version".to_owned()));
+            return Err("written by another version".to_owned());
         }
         if value("model").and_then(Value::as_str) != Some(fingerprint) {
-            return Err(Some("made from other files than the model's".to_owned()));
+            return Err("made from other files than the model's".to_owned());
         }
         let matrices = value("matrices")
             .and_then(Value::as_array)
@@ -268,6 +295,7 @@ impl Unfinished {
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
+            .mode(FILE_MODE)
             .open(&path)?;
         lock_named(&file, &path)?;
         let mut open = Self {

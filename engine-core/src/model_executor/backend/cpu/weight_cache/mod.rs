@@ -4,7 +4,7 @@
 //! format in a GGUF file has no kernel. Others are put in order while they are read, which is as
 //! fast as reading them in order from a second file, and needs no second gigabyte.
 //!
-//! A file is used where it says that it was made from exactly these files by this layout, and where
+//! A file is used where nobody but this user or root can have written it (`trust.rs`), where it says that it was made from exactly these files by this layout, and where
 //! what it holds has the checksums it names. Anything else is made again from the model. A folder
 //! that can't be written to is reported once and otherwise makes no difference.
 
@@ -12,14 +12,16 @@ mod file;
 mod fingerprint;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
 
 use protocol::Quantization;
 
-use self::file::{CachedWeights, NewFile};
+use self::file::{CachedWeights, NewFile, Unusable};
 use self::fingerprint::fingerprint;
+use self::trust::Distrust;
 use super::buffer::Buffer;
 use crate::lock::lock;
 use crate::model_executor::checkpoint::{Checkpoint, CheckpointFiles};
@@ -80,14 +82,21 @@ impl WeightCache {
     fn at(path: PathBuf, fingerprint: String) -> Self {
         let state = match CachedWeights::open(&path, &fingerprint) {
             Ok(cached) => State::Reading(cached),
-            Err(problem) => {
-                if let Some(problem) = problem {
-                    tracing::info!(
-                        "{}: {problem}; quantized weights are made again",
-                        path.display()
-                    );
-                }
+            Err(Unusable::Missing) => State::Writing(NewFile::new(path, fingerprint)),
+            Err(Unusable::Wrong(problem)) => {
+                tracing::info!(
+                    "{}: {problem}; quantized weights are made again",
+                    path.display()
+                );
                 State::Writing(NewFile::new(path, fingerprint))
+            }
+            Err(Unusable::Distrusted(distrust)) => {
+                tracing::warn!("{}: {}", path.display(), distrust.in_words());
+                match distrust {
+                    // It is not written to: a new file takes its name.
+                    Distrust::WritableFile => State::Writing(NewFile::new(path, fingerprint)),
+                    Distrust::ForeignFile | Distrust::WritableFolder => State::Off,
+                }
             }
         };
         Self {

@@ -1,6 +1,6 @@
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use super::super::kernel_tests::{Random, bytes};
@@ -111,6 +111,43 @@ fn a_file_of_another_model_or_matrix_is_not_used() {
         assert!(!path.exists());
         write(&path, "f");
     }
+}
+
+#[test]
+fn a_file_that_others_can_write_to_is_replaced_and_not_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w");
+    write(&path, "f");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path) & 0o022, 0);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let other_name = folder.path().join("other name");
+    fs::hard_link(&path, &other_name).unwrap();
+    let before = fs::read(&other_name).unwrap();
+    assert_eq!(read(&path, "f"), 0);
+    // Nothing was added, so the file is as it was; what is made next takes its name.
+    assert_eq!(mode(&path), 0o666);
+    let pool = ComputePool::new(1).unwrap();
+    let cache = cache(&path, "f");
+    cache.add(&pool, matrix("a", 1), &panels("a", 1)).unwrap();
+    cache.finish();
+    assert_eq!(mode(&path) & 0o022, 0);
+    assert_eq!(fs::read(&other_name).unwrap(), before);
+}
+
+#[test]
+fn nothing_is_kept_where_anybody_can_exchange_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w");
+    write(&path, "f");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(read(&path, "f"), 0);
+    fs::remove_file(&path).unwrap();
+    let pool = ComputePool::new(1).unwrap();
+    let cache = cache(&path, "f");
+    cache.add(&pool, matrix("a", 1), &panels("a", 1)).unwrap();
+    cache.finish();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -406,7 +443,8 @@ fn pipes_are_not_waited_for() {
     make_pipe(&model);
     let files = CheckpointFiles::Folder(folder.path().to_owned());
     let error = files.find("model.safetensors").err().unwrap().to_string();
-    assert_eq!(error, "model.safetensors: not a plain file");
+    let why = format!("{} is a pipe, not a regular file", model.display());
+    assert_eq!(error, format!("model.safetensors: {why}"));
     assert!(CheckpointFiles::at(&model).is_err());
 }
 

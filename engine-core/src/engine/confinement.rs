@@ -1,0 +1,114 @@
+//! What the core's process may do: before the model's files are read, and once it is loaded.
+//!
+//! Files are confined before the first thread starts, so the parsers of a model's files run confined
+//! too. What only loading does, such as keeping quantized weights beside the model, is denied after it
+//! by its system calls, which all threads lose at once.
+
+use std::path::{Path, PathBuf};
+
+use protocol::{ModelConfig, ModelSource};
+use sandbox::{Access, FileRules, SystemCalls, Tcp, confine_files, deny_system_calls};
+
+/// Whether, and for which life, the process confines itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Confine {
+    /// Not at all.
+    No,
+    /// For one frontend that started it.
+    Connected,
+    /// For frontends that come to this socket, which is removed in the end.
+    Listening(PathBuf),
+}
+
+impl Confine {
+    /// Confines the process to what loading this model takes. Call it before any thread is started.
+    pub fn before_loading(&self, config: &ModelConfig) {
+        if *self == Self::No {
+            tracing::warn!(
+                "not confined: files, network and programs are the user's (--no-sandbox)"
+            );
+            return;
+        }
+        if cfg!(feature = "cuda") {
+            tracing::warn!("not confined: this build uses CUDA, whose driver needs more");
+            return;
+        }
+        let files = confine_files(&self.file_rules(config), &Tcp::None);
+        let calls = deny_system_calls(&[
+            SystemCalls::NeverUsed,
+            SystemCalls::Programs,
+            SystemCalls::Network,
+        ]);
+        let (files_in_force, calls_in_force) = (files.in_words(), calls.in_words());
+        if files.is_full() && calls.is_full() {
+            tracing::info!("confined: {files_in_force}; {calls_in_force}");
+        } else {
+            tracing::warn!("confined in part: {files_in_force}; {calls_in_force}");
+        }
+    }
+
+    /// Takes from the process what only loading needed.
+    pub fn after_loading(&self) {
+        let calls: &[_] = match self {
+            Self::No => return,
+            _ if cfg!(feature = "cuda") => return,
+            Self::Connected => &[SystemCalls::FileChanges, SystemCalls::FileRemoval],
+            Self::Listening(_) => &[SystemCalls::FileChanges],
+        };
+        let calls = deny_system_calls(calls);
+        if !calls.is_full() {
+            tracing::warn!("files can still be written: {}", calls.in_words());
+        }
+    }
+
+    /// The files that the process may reach.
+    pub fn file_rules(&self, config: &ModelConfig) -> FileRules {
+        let mut rules = FileRules::system();
+        if let ModelSource::Path(model) = &config.model {
+            rules.allow_model(model, config.weight_cache);
+        }
+        if let Self::Listening(socket) = self {
+            let folder = match socket.parent() {
+                Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+                Some(parent) => parent,
+                None => return rules,
+            };
+            rules.allow(folder, Access::RemoveFiles);
+        }
+        rules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_reaches_its_model_and_little_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        std::fs::create_dir(&model).unwrap();
+        let mut config = ModelConfig {
+            model: ModelSource::Path(model.clone()),
+            ..ModelConfig::default()
+        };
+        let added = |confine: &Confine, config: &ModelConfig| {
+            let rules = confine.file_rules(config);
+            let system = FileRules::system().iter().count();
+            let added = rules.iter().skip(system);
+            added
+                .map(|(path, access)| (path.to_owned(), access))
+                .collect::<Vec<_>>()
+        };
+        let read = (model.clone(), Access::Read);
+        let keep = (model, Access::MakeFiles);
+        assert_eq!(added(&Confine::Connected, &config), [read.clone(), keep]);
+        config.weight_cache = false;
+        assert_eq!(added(&Confine::Connected, &config), [read.clone()]);
+        let listening = Confine::Listening("/run/formwork/core.sock".into());
+        let socket = ("/run/formwork".into(), Access::RemoveFiles);
+        assert_eq!(added(&listening, &config), [read, socket]);
+        config.model = ModelSource::BuiltIn;
+        assert_eq!(added(&Confine::Connected, &config), []);
+    }
+}

@@ -1,0 +1,222 @@
+//! Who asks, and whether they may.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body::Body as _;
+
+use super::api_keys::{ApiKey, Scope};
+use super::error::ApiError;
+use super::rate_limit::Refusal;
+use super::request_record::{RequestRecord, keep_until_sent};
+use super::state::AppState;
+
+/// What a route needs, where the server has keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// No key: probes don't have one.
+    Nothing,
+    /// Any key: what is there tells nothing, or there is nothing.
+    AnyKey,
+    /// A key with this scope.
+    Key(Scope),
+}
+
+/// What a path needs. The router compares paths in the same way, byte by byte; a path that isn't here
+/// needs a key.
+pub(super) fn need(path: &str) -> Need {
+    match path {
+        "/health" | "/ping" | "/version" => Need::Nothing,
+        "/tokenize" | "/detokenize" => Need::Key(Scope::Tokenize),
+        "/metrics" | "/load" => Need::Key(Scope::Metrics),
+        "/pause" | "/resume" | "/is_paused" | "/reset_prefix_cache" => Need::Key(Scope::Admin),
+        path if path == "/v1" || path.starts_with("/v1/") => Need::Key(Scope::Inference),
+        _ => Need::AnyKey,
+    }
+}
+
+/// What a path needs with `--open-routes`: vLLM asks for a key under `/v1` alone. Administration
+/// always needs one.
+fn need_of_open_routes(path: &str, method: &Method) -> Need {
+    match need(path) {
+        need @ Need::Key(Scope::Admin) => need,
+        need @ Need::Key(Scope::Inference) if method != Method::OPTIONS => need,
+        _ => Need::Nothing,
+    }
+}
+
+/// Refuses requests without a key, where keys are asked for, and those beyond a key's limits. None of
+/// their bodies is read.
+pub(super) async fn authenticate(
+    State(app): State<Arc<AppState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if !app.keys.are_required() {
+        return next.run(request).await;
+    }
+    let path = request.uri().path();
+    let need = match app.args.access.open_routes {
+        true => need_of_open_routes(path, request.method()),
+        false => need(path),
+    };
+    let key = key(request.headers()).and_then(|key| app.keys.find(key));
+    let record = RequestRecord::of(&request);
+    if let Some(key) = &key {
+        let _ = record.key.set(key.clone());
+        request.extensions_mut().insert(key.clone());
+    }
+    let key = match (need, key) {
+        (Need::Nothing, _) => return next.run(request).await,
+        (_, None) => return refuse(&request, unauthorized()),
+        (Need::Key(scope), Some(key)) if !key.has(scope) => {
+            return refuse(&request, forbidden(scope));
+        }
+        (Need::Key(_) | Need::AnyKey, Some(key)) => key,
+    };
+    if let Err(refusal) = key.usage.begin(&key.limits, Instant::now()) {
+        app.metrics.record_rejection(refusal.limit);
+        return refuse(&request, too_many(refusal));
+    }
+    let running = RunningRequest { key, record };
+    let response = next.run(request).await;
+    keep_until_sent(response, running)
+}
+
+/// The key that a request brings.
+pub(super) fn key(headers: &HeaderMap) -> Option<&[u8]> {
+    const BEARER: &[u8] = b"bearer ";
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, key) = value.split_at_checked(BEARER.len())?;
+    scheme.eq_ignore_ascii_case(BEARER).then_some(key)
+}
+
+/// A request that counts for its key until its answer is over.
+#[derive(Debug)]
+struct RunningRequest {
+    key: Arc<ApiKey>,
+    record: Arc<RequestRecord>,
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        let usage = &self.record.usage;
+        let tokens = usage.prompt_tokens() + usage.completion_tokens();
+        self.key.usage.end(&self.key.limits, tokens, Instant::now());
+    }
+}
+
+/// An answer to a request whose body is left unread. A connection on which it is still to come is of no
+/// use for another request.
+pub(super) fn refuse(request: &Request, mut response: Response) -> Response {
+    if !request.body().is_end_stream() {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
+    response
+}
+
+pub(super) fn unauthorized() -> Response {
+    let error = ApiError::new(
+        StatusCode::UNAUTHORIZED,
+        "the header Authorization must be \"Bearer KEY\" with one of the server's keys",
+    );
+    let mut response = error.into_response();
+    let bearer = HeaderValue::from_static("Bearer");
+    response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+    response
+}
+
+pub(super) fn forbidden(scope: Scope) -> Response {
+    let message = format!(
+        "the key lacks the scope {:?}, which this route needs",
+        scope.as_str()
+    );
+    ApiError::new(StatusCode::FORBIDDEN, message).into_response()
+}
+
+fn too_many(refusal: Refusal) -> Response {
+    let Refusal {
+        limit,
+        value,
+        retry_after,
+    } = refusal;
+    let message =
+        format!("the key has reached its limit {limit} of {value}; try again in {retry_after} s");
+    let mut response = ApiError::new(StatusCode::TOO_MANY_REQUESTS, message).into_response();
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from(retry_after));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_stands_behind_its_scheme() {
+        let key_of = |value: &str| {
+            let value = HeaderValue::from_str(value).unwrap();
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
+            key(&headers).map(<[u8]>::to_vec)
+        };
+        assert_eq!(key_of("Bearer one"), Some(b"one".to_vec()));
+        assert_eq!(key_of("bearer one"), Some(b"one".to_vec()));
+        assert_eq!(key_of("Bearer  one"), Some(b" one".to_vec()));
+        assert_eq!(key_of("Bearer "), Some(Vec::new()));
+        for none in ["one", "Basic one", "Bearer", ""] {
+            assert_eq!(key_of(none), None, "{none:?}");
+        }
+        assert_eq!(key(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn only_probes_are_open() {
+        for open in ["/health", "/ping", "/version"] {
+            assert_eq!(need(open), Need::Nothing);
+        }
+        for (path, scope) in [
+            ("/v1", Scope::Inference),
+            ("/v1/chat/completions", Scope::Inference),
+            ("/v1/../health", Scope::Inference),
+            ("/tokenize", Scope::Tokenize),
+            ("/detokenize", Scope::Tokenize),
+            ("/metrics", Scope::Metrics),
+            ("/load", Scope::Metrics),
+            ("/pause", Scope::Admin),
+            ("/reset_prefix_cache", Scope::Admin),
+        ] {
+            assert_eq!(need(path), Need::Key(scope), "{path}");
+        }
+        for other in [
+            "/openapi.json",
+            "/",
+            "",
+            "*",
+            "/health/",
+            "/HEALTH",
+            "/%68ealth",
+            "//health",
+        ] {
+            assert_eq!(need(other), Need::AnyKey, "{other}");
+        }
+    }
+
+    #[test]
+    fn open_routes_are_those_of_vllm() {
+        let post = |path| need_of_open_routes(path, &Method::POST);
+        assert_eq!(post("/v1/completions"), Need::Key(Scope::Inference));
+        assert_eq!(post("/pause"), Need::Key(Scope::Admin));
+        for open in ["/tokenize", "/metrics", "/openapi.json", "/nothing"] {
+            assert_eq!(post(open), Need::Nothing, "{open}");
+        }
+        let options = need_of_open_routes("/v1/completions", &Method::OPTIONS);
+        assert_eq!(options, Need::Nothing);
+    }
+}

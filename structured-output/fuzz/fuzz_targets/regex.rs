@@ -1,8 +1,0 @@
-//! libFuzzer's way to [`Target::Regex`].
-#![no_main]
-
-use structured_output_fuzz::Target;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    Target::Regex.run(data);
-});

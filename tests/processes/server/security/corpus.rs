@@ -1,0 +1,301 @@
+//! Requests for every route with every field, in ordinary, extreme and hostile values: the same at
+//! each run.
+
+use serde_json::{Value, json};
+
+use super::random::Random;
+use super::values::{Shape, value};
+
+use Shape::{
+    Bias, Choice, Constraint, Flag, Format, Grammar, IdLists, Ids, Logprobs, Messages, Nest,
+    Number, Object, Regex, Schema, Strings, Template, Text, ToolChoice, Tools,
+};
+
+/// One request, as it goes over the wire.
+pub(super) struct Case {
+    /// The route and what was put into it.
+    pub(super) label: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Fields of completions, chat and responses.
+const COMMON: &[(&str, Shape)] = &[
+    ("model", Text),
+    ("n", Number),
+    ("best_of", Number),
+    ("temperature", Number),
+    ("top_p", Number),
+    ("top_k", Number),
+    ("min_p", Number),
+    ("presence_penalty", Number),
+    ("frequency_penalty", Number),
+    ("repetition_penalty", Number),
+    ("seed", Number),
+    ("stop", Strings),
+    ("stop", Text),
+    ("stop_token_ids", Ids),
+    ("include_stop_str_in_output", Flag),
+    ("ignore_eos", Flag),
+    ("max_tokens", Number),
+    ("min_tokens", Number),
+    ("skip_special_tokens", Flag),
+    ("spaces_between_special_tokens", Flag),
+    ("logit_bias", Bias),
+    ("allowed_token_ids", Ids),
+    ("bad_words", Strings),
+    ("prompt_logprobs", Logprobs),
+    ("logprob_token_ids", Ids),
+    ("repetition_detection", Object),
+    ("thinking_token_budget", Number),
+    ("truncate_prompt_tokens", Number),
+    ("truncation_side", Text),
+    ("stream", Flag),
+    ("stream_options", Object),
+    ("stream_interval", Number),
+    ("priority", Number),
+    ("request_id", Text),
+    ("cache_salt", Text),
+    ("return_token_ids", Flag),
+    ("return_tokens_as_token_ids", Flag),
+    ("structured_outputs", Constraint),
+    ("response_format", Format),
+    ("guided_json", Schema),
+    ("guided_regex", Regex),
+    ("guided_choice", Choice),
+    ("guided_grammar", Grammar),
+    ("grammar", Grammar),
+    ("json_schema", Schema),
+    ("user", Text),
+    ("metadata", Object),
+    ("add_special_tokens", Flag),
+    ("vllm_xargs", Object),
+    ("unknown_field", Nest),
+];
+const OF_COMPLETIONS: &[(&str, Shape)] = &[
+    ("prompt", Text),
+    ("prompt", Text),
+    ("prompt", Ids),
+    ("prompt", Strings),
+    ("prompt", IdLists),
+    ("echo", Flag),
+    ("logprobs", Logprobs),
+    ("suffix", Text),
+];
+const OF_CHAT: &[(&str, Shape)] = &[
+    ("messages", Messages),
+    ("messages", Messages),
+    ("messages", Nest),
+    ("tools", Tools),
+    ("tools", Tools),
+    ("tool_choice", ToolChoice),
+    ("parallel_tool_calls", Flag),
+    ("logprobs", Flag),
+    ("top_logprobs", Logprobs),
+    ("max_completion_tokens", Number),
+    ("add_generation_prompt", Flag),
+    ("continue_final_message", Flag),
+    ("documents", Nest),
+    ("chat_template_kwargs", Object),
+    ("chat_template_kwargs", Nest),
+    ("chat_template", Template),
+    ("chat_template", Template),
+    ("reasoning_effort", Text),
+    ("include_reasoning", Flag),
+];
+const OF_RESPONSES: &[(&str, Shape)] = &[
+    ("input", Text),
+    ("input", Messages),
+    ("instructions", Text),
+    ("text", Object),
+    ("tools", Tools),
+    ("tool_choice", ToolChoice),
+    ("max_output_tokens", Number),
+    ("reasoning", Object),
+    ("top_logprobs", Logprobs),
+    ("include", Strings),
+    ("metadata", Object),
+    ("chat_template", Template),
+];
+const OF_TOKENIZE: &[(&str, Shape)] = &[
+    ("prompt", Text),
+    ("prompt", Text),
+    ("model", Text),
+    ("add_special_tokens", Flag),
+    ("return_token_strs", Flag),
+    ("unknown_field", Nest),
+];
+const OF_TOKENIZED_CHAT: &[(&str, Shape)] = &[
+    ("messages", Messages),
+    ("chat_template", Template),
+    ("tools", Tools),
+    ("return_token_strs", Flag),
+    ("chat_template_kwargs", Nest),
+    ("documents", Nest),
+];
+const OF_DETOKENIZE: &[(&str, Shape)] = &[("tokens", Ids), ("tokens", Ids), ("model", Text)];
+
+const PATHS: &[&str] = &[
+    "/health",
+    "/ping",
+    "/load",
+    "/version",
+    "/metrics",
+    "/openapi.json",
+    "/v1/models",
+    "/v1/models/x",
+    "/none",
+    "/v1/completions",
+    "/tokenize",
+];
+
+/// The request with this number.
+pub(super) fn case(number: u64, key: &str) -> Case {
+    let mut random = Random::new(number);
+    let random = &mut random;
+    match random.below(24) {
+        0..=6 => posted("/v1/completions", &[COMMON, OF_COMPLETIONS], key, random),
+        7..=13 => posted("/v1/chat/completions", &[COMMON, OF_CHAT], key, random),
+        14..=16 => posted("/v1/responses", &[COMMON, OF_RESPONSES], key, random),
+        17..=18 => posted("/tokenize", &[OF_TOKENIZE], key, random),
+        19 => posted("/tokenize", &[OF_TOKENIZED_CHAT], key, random),
+        20 => posted("/detokenize", &[OF_DETOKENIZE], key, random),
+        21 => raw_body(key, random),
+        _ => odd_head(key, random),
+    }
+}
+
+/// The least that a route asks for.
+fn base(path: &str, fields: &[&[(&str, Shape)]]) -> Value {
+    match path {
+        "/v1/completions" => json!({"prompt": "Hi", "max_tokens": 2}),
+        "/v1/chat/completions" => {
+            json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2})
+        }
+        "/v1/responses" => json!({"input": "Hi", "max_output_tokens": 2}),
+        "/detokenize" => json!({"tokens": [1]}),
+        _ if fields == [OF_TOKENIZED_CHAT] => {
+            json!({"messages": [{"role": "user", "content": "Hi"}]})
+        }
+        _ => json!({"prompt": "Hi"}),
+    }
+}
+
+/// One to four fields beside the least, which share a size.
+fn posted(path: &str, fields: &[&[(&str, Shape)]], key: &str, random: &mut Random) -> Case {
+    let mut body = base(path, fields);
+    let count = 1 + random.below(4);
+    let size = random.size() / count;
+    let mut label = path.to_owned();
+    for _ in 0..count {
+        // A route's own fields as often as the common ones.
+        let list = *random.one_of(fields);
+        let (name, shape) = *random.one_of(list);
+        body[name] = value(shape, random, size);
+        label.push_str(&format!(" {name}:{shape:?}"));
+    }
+    label.push_str(&format!(" {size}"));
+    request(
+        label,
+        "POST",
+        path,
+        "",
+        key,
+        body.to_string().as_bytes(),
+        random,
+    )
+}
+
+/// What is no request, or hardly JSON.
+fn raw_body(key: &str, random: &mut Random) -> Case {
+    let size = random.size();
+    let many = |piece: &str| piece.repeat(size / piece.len() + 1);
+    let kind = random.below(10);
+    let body = match kind {
+        0 => many("["),
+        1 => many("{\"a\":"),
+        2 => format!("[{}0]", many("0,")),
+        3 => format!("{{\"prompt\": {}}}", many("7")),
+        4 => format!("{{\"prompt\": \"{}\"}}", many("\\u0041")),
+        5 => many(" "),
+        6 => format!("{{{}\"prompt\": 1}}", many("\"a\": 1, ")),
+        7 => {
+            let pairs: Vec<String> = (0..size / 16).map(|i| format!("\"k{i}\": []")).collect();
+            format!("{{{}}}", pairs.join(","))
+        }
+        8 => format!("{{\"prompt\": [{}[]]}}", many("[],")),
+        _ => format!("{{\"prompt\": \"{}", many("a")),
+    };
+    let path = *random.one_of(&[
+        "/v1/completions",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/tokenize",
+    ]);
+    let label = format!("{path} raw {kind} {size}");
+    request(label, "POST", path, "", key, body.as_bytes(), random)
+}
+
+/// Methods, paths and headers of any length.
+fn odd_head(key: &str, random: &mut Random) -> Case {
+    let size = random.size();
+    let path = *random.one_of(PATHS);
+    let long = "x".repeat(size);
+    let (method, path, headers) = match random.below(8) {
+        0 => ("A".repeat(size.min(20_000)), path.to_owned(), String::new()),
+        1 => (
+            "GET".to_owned(),
+            format!("/v1/models/{long}"),
+            String::new(),
+        ),
+        2 => ("GET".to_owned(), format!("{path}?{long}"), String::new()),
+        3 => (
+            "GET".to_owned(),
+            path.to_owned(),
+            format!("X-Long: {long}\r\n"),
+        ),
+        4 => (
+            "GET".to_owned(),
+            path.to_owned(),
+            "X: y\r\n".repeat(size / 6),
+        ),
+        5 => (
+            "POST".to_owned(),
+            path.to_owned(),
+            format!("X-Request-Id: {long}\r\n"),
+        ),
+        6 => {
+            let method = random.one_of(&["PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"]);
+            ((*method).to_owned(), path.to_owned(), String::new())
+        }
+        _ => ("GET".to_owned(), path.to_owned(), String::new()),
+    };
+    let label = format!(
+        "{} {} head {size}",
+        &method[..method.len().min(9)],
+        &path[..path.len().min(20)]
+    );
+    request(label, &method, &path, &headers, key, b"", random)
+}
+
+fn request(
+    label: String,
+    method: &str,
+    path: &str,
+    headers: &str,
+    key: &str,
+    body: &[u8],
+    random: &mut Random,
+) -> Case {
+    let key = match random.once_in(12) {
+        true => "none".to_owned(),
+        false => key.to_owned(),
+    };
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut bytes = head.into_bytes();
+    bytes.extend_from_slice(body);
+    Case { label, bytes }
+}

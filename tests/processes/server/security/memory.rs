@@ -1,0 +1,108 @@
+//! The memory of a server's two processes.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use crate::server::support::{Server, children};
+
+pub(super) const MIB: u64 = 1 << 20;
+/// Memory of both processes together that a request may take whatever its size.
+pub(super) const FREE_BYTES: u64 = 64 * MIB;
+/// Memory of both processes together that each byte of a request may take besides.
+pub(super) const BYTES_PER_BYTE: u64 = 16;
+
+/// The most memory that a request of `sent` bytes may take in both processes together.
+pub(super) fn allowance(sent: usize) -> u64 {
+    FREE_BYTES + BYTES_PER_BYTE * sent as u64
+}
+
+/// A field of `/proc/PID/status` in bytes.
+pub(super) fn status_field(process: i32, name: &str) -> u64 {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(&path).expect("the process is there");
+    let value = status.lines().find_map(|line| {
+        let kib = line.strip_prefix(name)?.strip_prefix(':')?;
+        kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    value.unwrap_or_else(|| panic!("{path} has no {name}")) * 1024
+}
+
+/// Peak memory of a frontend and its core, over what they had at the beginning.
+pub(super) struct Peak {
+    processes: Vec<i32>,
+    before: u64,
+}
+
+impl Peak {
+    /// The core and the frontend of a server.
+    pub(super) fn processes(server: &Server) -> Vec<i32> {
+        let frontend = server.process.0.id();
+        let mut processes = children(frontend);
+        processes.push(i32::try_from(frontend).unwrap());
+        processes
+    }
+
+    /// Sets the peak of both back to what they have now.
+    pub(super) fn begin(server: &Server) -> Self {
+        let processes = Self::processes(server);
+        assert_eq!(processes.len(), 2, "a server has one core");
+        for process in &processes {
+            // 5 resets the peak, see proc_pid_clear_refs(5).
+            let path = PathBuf::from(format!("/proc/{process}/clear_refs"));
+            std::fs::write(path, "5").expect("the peak can be reset");
+        }
+        let before = processes.iter().map(|id| status_field(*id, "VmRSS")).sum();
+        Self { processes, before }
+    }
+
+    /// Bytes that both peaks together are over the beginning.
+    pub(super) fn bytes(&self) -> u64 {
+        let marks = self.processes.iter().map(|id| status_field(*id, "VmHWM"));
+        marks.sum::<u64>().saturating_sub(self.before)
+    }
+
+    /// Fails where a request of so many bytes took more than it may.
+    pub(super) fn check(&self, what: &str, sent: usize) {
+        let (bytes, allowed) = (self.bytes(), allowance(sent));
+        let mut message = String::new();
+        let _ = write!(
+            message,
+            "{what}: {} MiB for {sent} bytes, more than {} MiB",
+            bytes / MIB,
+            allowed / MIB
+        );
+        assert!(bytes <= allowed, "{message}");
+    }
+}
+
+/// Lets a process have so much more data, in bytes, than it has now. What it asks for beyond that it
+/// doesn't get.
+pub(super) fn limit_growth(process: i32, bytes: u64) {
+    for (resource, field) in [(libc::RLIMIT_DATA, "VmData")] {
+        let limit = status_field(process, field) + bytes;
+        let limit = libc::rlimit {
+            rlim_cur: limit,
+            rlim_max: limit,
+        };
+        // SAFETY: the new limit is a valid reference, and no old one is asked for.
+        let result =
+            unsafe { libc::prlimit(process, resource, &raw const limit, std::ptr::null_mut()) };
+        assert_eq!(result, 0, "the limit is set");
+    }
+}
+
+/// Touches what any request may use: the buffers of a full step, all of a small cache, the compiler
+/// of grammars, the template.
+pub(super) fn warm_up(post: impl Fn(&str, &serde_json::Value) -> u16) {
+    use serde_json::json;
+    for round in 0..6_u32 {
+        let prompt: Vec<u32> = (0..2000).map(|i| (i * 7 + round * 131) % 4000).collect();
+        let body = json!({"prompt": prompt, "max_tokens": 4, "n": 8, "logprobs": 5});
+        assert_eq!(post("/v1/completions", &body), 200);
+        let body = json!({
+            "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 16,
+            "structured_outputs": {"json": {"properties": {"a": {"type": "string"}}}},
+        });
+        assert_eq!(post("/v1/chat/completions", &body), 200);
+    }
+}

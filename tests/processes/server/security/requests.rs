@@ -1,0 +1,125 @@
+//! What a request asks for costs no more than its share: findings 1, 5 and 6.
+
+use serde_json::{Value, json};
+
+use super::memory::{Peak, warm_up};
+use crate::server::support::Server;
+
+const COMPLETIONS: &str = "/v1/completions";
+const MIB: usize = 1 << 20;
+
+/// A server whose cache is small, and touched.
+fn server(flags: &[&str]) -> Server {
+    let flags = [&["--num-blocks-override", "512"], flags].concat();
+    let server = Server::start(&flags);
+    warm_up(|path, body| server.post(path, body).status);
+    server
+}
+
+/// The status of a request, and the field at fault, once its memory was found to be its share.
+fn checked(server: &Server, path: &str, body: &Value) -> (u16, Value) {
+    let sent = body.to_string().len();
+    let peak = Peak::begin(server);
+    let answer = server.post(path, body);
+    let fields: Vec<&String> = body.as_object().unwrap().keys().collect();
+    peak.check(&format!("{path} {fields:?}"), sent);
+    let param = match answer.status {
+        200 => Value::Null,
+        _ => answer.error()["param"].clone(),
+    };
+    (answer.status, param)
+}
+
+/// Finding 1: 290 bytes for each byte of a prompt, however long.
+#[test]
+fn a_prompt_far_beyond_the_context_is_refused_before_it_is_tokenized() {
+    let server = server(&[]);
+    let ones = "1".repeat(4 * MIB);
+    for body in [
+        json!({"prompt": ones}),
+        json!({"prompt": ones, "return_token_strs": true}),
+        json!({"messages": [{"role": "user", "content": ones}]}),
+    ] {
+        let (status, _) = checked(&server, "/tokenize", &body);
+        assert_eq!(status, 400);
+    }
+    for side in ["left", "right"] {
+        let body = json!({
+            "prompt": ones, "max_tokens": 1, "truncate_prompt_tokens": 8, "truncation_side": side,
+        });
+        checked(&server, COMPLETIONS, &body);
+    }
+    let body = json!({"tokens": vec![1; MIB]});
+    checked(&server, "/detokenize", &body);
+}
+
+/// Finding 5: each of `n` answers had a copy of the whole request.
+#[test]
+fn answers_share_their_request() {
+    let server = server(&[]);
+    let ids: Vec<u32> = (0..20_000).map(|id| id % 4000).collect();
+    let property = |i: usize| (format!("property_{i}"), json!({"type": "string"}));
+    let properties: serde_json::Map<String, Value> = (0..600).map(property).collect();
+    let schema = json!({"type": "object", "properties": properties});
+    for (n, field, value) in [
+        (16_384, "allowed_token_ids", json!(ids)),
+        (4096, "stop_token_ids", json!(ids)),
+        (4096, "logprob_token_ids", json!(ids)),
+        (4096, "bad_words", json!(vec!["word"; 5000])),
+        (4096, "guided_json", schema.clone()),
+        (4096, "prompt", json!("a ".repeat(1500))),
+    ] {
+        let mut body = json!({"prompt": "Hi", "max_tokens": 1, "n": n});
+        body[field] = value;
+        checked(&server, COMPLETIONS, &body);
+        body["n"] = json!(4);
+        body["prompt"] = json!(vec!["Hi"; 1024]);
+        checked(&server, COMPLETIONS, &body);
+    }
+    let tool = |i: usize| {
+        let function = json!({"name": format!("f{i}"), "parameters": schema});
+        json!({"type": "function", "function": function})
+    };
+    let tools: Vec<Value> = (0..4).map(tool).collect();
+    let body = json!({
+        "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1, "n": 4096,
+        "tools": tools, "tool_choice": "auto",
+    });
+    checked(&server, "/v1/chat/completions", &body);
+}
+
+/// Finding 6: a stop string of 16 MB delayed everybody by 23 s.
+#[test]
+fn stop_strings_are_at_most_1_kib_each_and_16_kib_together() {
+    let server = server(&[]);
+    let with_stop = |stop: Value| json!({"prompt": "Hi", "max_tokens": 2, "stop": stop});
+    let kib = "x".repeat(1024);
+    let refused = (400, json!("stop"));
+    for (stop, wanted) in [
+        (json!(kib), (200, Value::Null)),
+        (json!(vec![&kib; 16]), (200, Value::Null)),
+        (json!(format!("{kib}x")), refused.clone()),
+        (json!([kib.as_str(), &format!("{kib}x")]), refused.clone()),
+        (json!("x".repeat(16 * MIB)), refused.clone()),
+    ] {
+        assert_eq!(checked(&server, COMPLETIONS, &with_stop(stop)), wanted);
+    }
+    let mut too_many = vec![kib.as_str(); 16];
+    too_many.push("x");
+    assert_eq!(
+        checked(&server, COMPLETIONS, &with_stop(json!(too_many))),
+        refused
+    );
+}
+
+/// Finding 6: lists of tokens were walked for each answer and step.
+#[test]
+fn long_lists_of_tokens_cost_no_more_than_their_bytes() {
+    let server = server(&[]);
+    let ids: Vec<u32> = (0..900_000).map(|id| id % 4000).collect();
+    for field in ["allowed_token_ids", "stop_token_ids"] {
+        let mut body = json!({"prompt": "Hi", "max_tokens": 2, "n": 64});
+        body[field] = json!(ids);
+        checked(&server, COMPLETIONS, &body);
+    }
+}
