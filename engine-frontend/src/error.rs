@@ -39,7 +39,7 @@ impl ValidationError {
         Self {
             message: message.into(),
             parameter: Some(parameter.into()),
-            value: Some(cut_short(&value.to_string())),
+            value: Some(cut_short_display(value)),
         }
     }
 
@@ -84,6 +84,39 @@ pub fn cut_short(value: &str) -> String {
         Some((end, _)) => format!("{}...", &value[..end]),
         None => value.to_owned(),
     }
+}
+
+/// Cuts a text that has more than `max` characters, and ends it with an ellipsis.
+pub(crate) fn cut_short_to(max: usize, mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(max) {
+        text.truncate(end);
+        text.push_str("...");
+        text.shrink_to_fit();
+    }
+    text
+}
+
+/// What a value looks like, cut short. No more of it is written than that.
+fn cut_short_display(value: impl fmt::Display) -> String {
+    use fmt::Write as _;
+
+    /// A text's beginning, and how many more characters it takes.
+    struct Start(String, usize);
+
+    impl fmt::Write for Start {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            for character in text.chars() {
+                self.1 = self.1.checked_sub(1).ok_or(fmt::Error)?;
+                self.0.push(character);
+            }
+            Ok(())
+        }
+    }
+
+    let mut start = Start(String::new(), MAX_VALUE_CHARS + 1);
+    // It fails where the value is longer.
+    let _ = write!(start, "{value}");
+    cut_short(&start.0)
 }
 
 /// Why a request has no answer.
@@ -135,6 +168,11 @@ mod tests {
         let value = error.value.unwrap();
         assert_eq!(value.chars().count(), 203);
         assert!(value.ends_with("ü..."));
+        let list = serde_json::json!(vec![1; 100_000]);
+        let value = ValidationError::field("stop", &list, "wrong")
+            .value
+            .unwrap();
+        assert_eq!(value, cut_short(&list.to_string()));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What the tests of several files need: a small tokenizer and a core without a process.
 
+pub(crate) mod allocations;
+
 use std::sync::{Arc, Mutex};
 
 use protocol::{

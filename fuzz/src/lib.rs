@@ -24,7 +24,6 @@ mod tokenizer_json;
 
 use std::sync::Mutex;
 
-pub use memory::{MAX_LIVE_BYTES, live_bytes};
 pub use mutate::Mutator;
 pub use random::Random;
 pub use scratch::remove_scratch;
@@ -109,18 +108,13 @@ impl Target {
             .unwrap_or_else(|broken| broken.into_inner());
         panics::watch();
         let outcome = match self {
-            Self::Ebnf
-            | Self::Lark
-            | Self::StructuralTag
-            | Self::Regex
-            | Self::JsonSchema
-            | Self::Matcher => grammars::run(self, data),
             Self::Http => http::run(data),
             Self::Protocol => protocol_frames::run(data),
-            Self::Gguf => gguf_file::run(data),
-            Self::TokenizerJson => tokenizer_json::run(data),
-            Self::ChatTemplate => chat_template::run(data),
-            Self::WeightCache => model_folder::run(data),
+            Self::Gguf => on_a_small_stack(|| gguf_file::run(data)),
+            Self::TokenizerJson => on_a_small_stack(|| tokenizer_json::run(data)),
+            Self::ChatTemplate => on_a_small_stack(|| chat_template::run(data)),
+            Self::WeightCache => on_a_small_stack(|| model_folder::run(data)),
+            _ => grammars::run(self, data),
         };
         // A server outlives the panic of a thread. Libraries that read files may panic inside ours, which
         // makes an error of it.
@@ -158,6 +152,17 @@ impl Target {
             _ => 4 << 10,
         }
     }
+}
+
+/// Runs something on a thread like those of a program, which have less stack than its first one.
+fn on_a_small_stack(run: impl FnOnce() -> String + Send) -> String {
+    const STACK_BYTES: usize = 2 << 20;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let thread = thread.spawn_scoped(scope, run).unwrap();
+        let outcome = thread.join();
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// A message without what it quotes and counts.

@@ -80,11 +80,10 @@ fn main() -> anyhow::Result<()> {
             found += supervise(&arguments, &files)?;
         }
     }
-    anyhow::ensure!(
-        found == 0,
-        "{found} findings in {}",
-        arguments.out.display()
-    );
+    if found > 0 {
+        println!("{found} findings in {}", arguments.out.display());
+        std::process::exit(1);
+    }
     Ok(())
 }
 

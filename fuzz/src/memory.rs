@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that the process may have allocated at a time; more is refused, so that a finding ends this
 /// process rather than others.
-pub const MAX_LIVE_BYTES: usize = 2 << 30;
+const MAX_LIVE_BYTES: usize = 2 << 30;
 
 /// Bytes that any input may take, however short.
 const MAX_FIXED_BYTES: usize = 64 << 20;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The system's allocator, with a count.
 struct Counting;
@@ -29,6 +30,7 @@ fn take(bytes: usize) -> bool {
         return false;
     }
     PEAK.fetch_max(live, Ordering::Relaxed);
+    COUNT.fetch_add(1, Ordering::Relaxed);
     true
 }
 
@@ -75,9 +77,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Bytes that are allocated.
-pub fn live_bytes() -> usize {
-    LIVE.load(Ordering::Relaxed)
+/// How often memory was taken: where it goes up, something works.
+pub(crate) fn count() -> usize {
+    COUNT.load(Ordering::Relaxed)
 }
 
 /// Counts what is taken while it exists.
@@ -87,7 +89,7 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn start() -> Self {
-        let before = live_bytes();
+        let before = LIVE.load(Ordering::Relaxed);
         PEAK.store(before, Ordering::Relaxed);
         Self { before }
     }

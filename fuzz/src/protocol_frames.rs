@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use engine_core::engine::{Confine, run_listening};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use protocol::codec::{MAX_FRAME, decode_body, encode_frame};
@@ -109,7 +110,7 @@ fn core() -> &'static Core {
         config.structured_outputs_config.compile_threads = Some(2);
         let listening = address.clone();
         std::thread::spawn(move || {
-            let ended = engine_core::engine::run_listening(&listening, &config);
+            let ended = run_listening(&listening, &config, &Confine::No);
             panic!("the core ended: {ended:?}");
         });
         let start = Instant::now();
@@ -228,7 +229,7 @@ fn check_core(core: &Core) {
     let (reader, writer) = &mut *client;
     let request = EngineCoreRequest {
         request_id: "check".to_owned(),
-        prompt_token_ids: vec![1, 2, 3],
+        prompt_token_ids: [1, 2, 3].into(),
         sampling_params: SamplingParams {
             max_tokens: Some(1),
             ..SamplingParams::default()

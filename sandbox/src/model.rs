@@ -26,10 +26,12 @@ impl FileRules {
             self.allow(model, Access::MakeFiles);
         }
         let resolved = model.canonicalize().unwrap_or_else(|_| model.to_owned());
-        if let Some(snapshots) = resolved.parent()
-            && snapshots.file_name().is_some_and(|name| name == SNAPSHOTS)
-            && let Some(repository) = snapshots.parent()
-        {
+        // The model may lie in a subfolder of its revision.
+        let snapshots = resolved
+            .ancestors()
+            .skip(1)
+            .find(|folder| folder.ends_with(SNAPSHOTS));
+        if let Some(repository) = snapshots.and_then(Path::parent) {
             self.allow(repository.join(BLOBS), Access::Read);
         }
     }

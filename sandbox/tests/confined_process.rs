@@ -184,6 +184,8 @@ fn confined_to_ports() {
     rules.allow_program(Path::new("/bin/true"));
     rules.allow_names_and_time();
     assert!(confine_files(&rules, &Tcp::ConnectTo(vec![allowed.port()])).is_full());
+    // Starting a program must do without `clone3`.
+    assert!(deny_system_calls(&[SystemCalls::NeverUsed]).is_full());
     report("connect", TcpStream::connect(allowed));
     report("connect to another port", TcpStream::connect(other));
     report("listen", TcpListener::bind("127.0.0.1:0"));

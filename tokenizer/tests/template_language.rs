@@ -10,10 +10,9 @@ use tokenizer::{ChatTemplate, ChatTemplateRequest};
 /// What minijinja itself makes of a template; `None` where it fails.
 fn reference(source: &str, messages: &[serde_json::Value]) -> Option<String> {
     let mut environment = Environment::new();
-    let syntax = SyntaxConfig::builder()
-        .trim_blocks(true)
-        .lstrip_blocks(true);
-    environment.set_syntax(syntax.clone().build().unwrap());
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true);
+    environment.set_syntax(syntax.build().unwrap());
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     let messages: Vec<Value> = messages.iter().map(value).collect();

@@ -7,7 +7,7 @@ use crate::{CAR, CHARACTER, json, regex, seeded};
 
 fn incomplete_allowed(mut request: EngineCoreRequest) -> EngineCoreRequest {
     if let Some(structured_outputs) = &mut request.sampling_params.structured_outputs {
-        structured_outputs.complete_within_max_tokens = false;
+        structured_outputs.make_mut().complete_within_max_tokens = false;
     }
     request
 }
@@ -84,7 +84,8 @@ fn the_context_is_a_budget_too() {
     request.sampling_params.max_tokens = None;
     // Of 1024 tokens, 6 are left: for at least three letters and the mark.
     let filler = request.prompt_token_ids[0..1].repeat(1018 - request.prompt_token_ids.len());
-    request.prompt_token_ids.splice(0..0, filler);
+    let prompt = request.prompt_token_ids.iter().copied();
+    request.prompt_token_ids = filler.into_iter().chain(prompt).collect();
     let answers = engine.run(&[request]);
     let answer = &answers["a"];
     assert_eq!((answer.complete, answer.error.as_ref()), (Some(true), None));

@@ -61,7 +61,7 @@ fn compact_json(schema: &str) -> StructuredOutputsParams {
 
 fn open_ended(mut request: EngineCoreRequest) -> EngineCoreRequest {
     if let Some(structured_outputs) = &mut request.sampling_params.structured_outputs {
-        structured_outputs.complete_within_max_tokens = false;
+        structured_outputs.make_mut().complete_within_max_tokens = false;
     }
     request
 }

@@ -66,7 +66,7 @@ fn thinking_that_ended_or_is_constrained_too_is_no_thinking() {
     let ended = request(&engine, "ended", Some(true), seeded(1, 30));
     let mut constrained = request(&engine, "constrained", Some(false), seeded(1, 30));
     if let Some(structured_outputs) = &mut constrained.sampling_params.structured_outputs {
-        structured_outputs.enable_in_reasoning = true;
+        structured_outputs.make_mut().enable_in_reasoning = true;
     }
     let mut without = request(&engine, "without", None, seeded(1, 30));
     without.sampling_params.thinking_tokens = None;
@@ -142,9 +142,9 @@ fn the_thinking_budget_closes_thinking_too() {
     params.thinking_token_budget = Some(9);
     let mut thinks = request(&engine, "a", Some(false), params);
     // The budget counts from the tokens that open thinking.
-    thinks
-        .prompt_token_ids
-        .push(engine.thinking_tokens().start_token_ids[0]);
+    let start = engine.thinking_tokens().start_token_ids[0];
+    let prompt = thinks.prompt_token_ids.iter().copied();
+    thinks.prompt_token_ids = prompt.chain([start]).collect();
     let answers = engine.run(&[thinks]);
     let (thinking, text) = split(&engine, &answers["a"]);
     assert_eq!(thinking.len(), 9);
@@ -164,7 +164,8 @@ fn what_closes_thinking_is_no_stop_token_of_it() {
         params.thinking_token_budget = thinking_token_budget;
         let mut thinks = request(&engine, "a", Some(false), params);
         let start = engine.thinking_tokens().start_token_ids[0];
-        thinks.prompt_token_ids.push(start);
+        let prompt = thinks.prompt_token_ids.iter().copied();
+        thinks.prompt_token_ids = prompt.chain([start]).collect();
         let answer = engine.run(&[thinks]).remove("a").unwrap();
         assert_eq!(answer.error, None);
         let (_, text) = split(&engine, &answer);

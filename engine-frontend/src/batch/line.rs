@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::input::{InputLine, MAX_LINE_BYTES};
 use crate::error::cut_short;
 use crate::json_problem::json_problem;
-use crate::unique_json::{self, MAX_VALUES, UniqueJsonError};
+use crate::unique_json::{self, UniqueJsonError};
 
 /// A request of the batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,9 +49,8 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, String> {
             "the line has the key {:?} twice in an object: give it once",
             cut_short(&key)
         )),
-        Err(UniqueJsonError::TooManyValues) => Err(format!(
-            "the line must hold at most {MAX_VALUES} JSON values, counted with those in lists and \
-             objects; it holds more"
+        Err(UniqueJsonError::TooLarge(mebibytes)) => Err(format!(
+            "the line's JSON values would take more than {mebibytes} MiB of memory: give fewer"
         )),
     }
 }

@@ -3,7 +3,10 @@
 use protocol::{RequestError, RequestErrorCode};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{GenerateError, ValidationError};
+use crate::error::{GenerateError, ValidationError, cut_short, cut_short_to};
+
+/// Longest message in characters: a value that it quotes is never an answer of megabytes.
+const MAX_MESSAGE_CHARS: usize = 4096;
 
 /// `{"error": {...}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +30,7 @@ pub struct ErrorInfo {
 }
 
 impl ErrorResponse {
-    /// An error with this HTTP status.
+    /// An error with this HTTP status. Message and field are cut short where a request made them long.
     pub fn new(code: u16, message: impl Into<String>, param: Option<String>) -> Self {
         let error_type = match code {
             400 => "BadRequestError",
@@ -49,9 +52,9 @@ impl ErrorResponse {
         };
         Self {
             error: ErrorInfo {
-                message: message.into(),
+                message: cut_short_to(MAX_MESSAGE_CHARS, message.into()),
                 error_type: error_type.to_owned(),
-                param,
+                param: param.map(|param| cut_short(&param)),
                 code,
             },
         }
@@ -62,7 +65,7 @@ impl ErrorResponse {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServingError {
     /// The request names a model that isn't served here: HTTP 404.
-    #[error("The model `{model}` does not exist. Valid names: {}", served.join(", "))]
+    #[error("The model `{}` does not exist. Valid names: {}", cut_short(model), served.join(", "))]
     ModelNotFound {
         /// The name in the request.
         model: String,
@@ -150,6 +153,14 @@ mod tests {
             assert_eq!(body.error.code, 503);
             assert_eq!(body.error.param.as_deref(), param);
         }
+        let long = ServingError::ModelNotFound {
+            model: "x".repeat(1 << 20),
+            served: vec!["a".to_owned()],
+        };
+        assert!(long.to_response().error.message.len() < 300);
+        let long = ErrorResponse::new(400, "x".repeat(1 << 20), Some("x".repeat(1 << 20))).error;
+        assert_eq!(long.message.len(), MAX_MESSAGE_CHARS + "...".len());
+        assert_eq!(long.param.unwrap().len(), 200 + "...".len());
         let error = ServingError::ModelNotFound {
             model: "x".to_owned(),
             served: vec!["a".to_owned(), "b".to_owned()],

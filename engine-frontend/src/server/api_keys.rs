@@ -35,6 +35,16 @@ impl ApiKey {
         self.scopes.contains(&scope)
     }
 
+    /// Tells the key from others, also when the file was read again.
+    pub(super) fn id(&self) -> u64 {
+        let (id, _) = self
+            .hash
+            .as_bytes()
+            .split_first_chunk()
+            .unwrap_or((&[0; 8], &[]));
+        u64::from_le_bytes(*id)
+    }
+
     /// A key of the command line: it may do everything.
     fn given(number: usize, key: &str) -> Self {
         Self {

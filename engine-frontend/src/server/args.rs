@@ -93,6 +93,10 @@ pub struct ServerArgs {
     /// Let such pages send credentials
     #[arg(long)]
     pub allow_credentials: bool,
+    /// Names besides its own under which web pages may call the server where it asks for no key, as a
+    /// JSON list; ["*"] is all
+    #[arg(long, value_name = "JSON", default_value = "[]", value_parser = json_list)]
+    pub allowed_hosts: JsonList,
     /// Don't serve /openapi.json
     #[arg(long)]
     pub disable_fastapi_docs: bool,
@@ -105,7 +109,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, value_parser = clap::value_parser!(u64).range(1024..), help_heading = "Limits")]
     pub max_request_body_size: u64,
     /// Largest request head in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(8192..=1 << 30), help_heading = "Limits")]
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u64).range(8192..=1 << 30), help_heading = "Limits")]
     pub h11_max_incomplete_event_size: u64,
     /// Most headers of a request
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=16_384), help_heading = "Limits")]
@@ -113,6 +117,10 @@ pub struct ServerArgs {
     /// Most connections at the same time; more wait to be accepted
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub max_connections: u32,
+    /// Most connections of one address at the same time (of IPv6, of one /64 network); more are closed.
+    /// An eighth of --max-connections where absent, 1 at least
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub max_connections_per_address: Option<u32>,
     /// Seconds that a client may take for a request's head, for its body (and one more for every
     /// 64 KiB of it), to take in a piece of the answer, and between two requests
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Limits")]
@@ -223,6 +231,14 @@ pub struct ServerArgs {
     pub end_with_stdin: bool,
 }
 
+impl ServerArgs {
+    /// Most connections of one address.
+    pub(super) fn max_connections_per_address(&self) -> u32 {
+        let eighth = (self.max_connections / 8).max(1);
+        self.max_connections_per_address.unwrap_or(eighth)
+    }
+}
+
 /// `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -325,7 +341,9 @@ mod tests {
             (args.server.host.as_str(), args.server.port),
             ("0.0.0.0", 8000)
         );
-        assert_eq!(args.server.h11_max_incomplete_event_size, 4 << 20);
+        // vLLM has 4 MiB: heads come before keys.
+        assert_eq!(args.server.h11_max_incomplete_event_size, 64 << 10);
+        assert_eq!(args.server.max_connections_per_address(), 2048);
         assert_eq!(args.server.h11_max_header_count, 256);
         assert!(args.server.allowed_origins.is_empty());
         assert_eq!(args.server.stream_interval, 1);

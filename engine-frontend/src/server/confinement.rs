@@ -49,6 +49,14 @@ fn file_rules(args: &ServeArgs) -> FileRules {
     for path in read.into_iter().flatten() {
         rules.allow(path, Access::Read);
     }
+    if let Some(keys) = &server.access.api_keys {
+        // What takes its place is read again at SIGHUP.
+        rules.allow(folder_of(keys), Access::Read);
+        rules.allow(keys, Access::Read);
+    }
+    if let Some(audit_log) = &server.access.audit_log {
+        rules.allow(folder_of(audit_log), Access::MakeFiles);
+    }
     if let Some(socket) = &server.uds {
         rules.allow(folder_of(socket), Access::MakeSockets);
     }
@@ -71,5 +79,51 @@ fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    #[test]
+    fn what_flags_name_can_be_reached() {
+        let flags = [
+            "serve",
+            "--model=/m",
+            "--no-weight-cache",
+            "--api-keys=/k/keys.json",
+            "--audit-log=/a/audit.log",
+            "--uds=/u/socket",
+            "--pid-file=/p/pid",
+            "--chat-template=/c/t.jinja",
+        ];
+        let command = Command::try_parse_from(flags).unwrap();
+        let rules = file_rules(&command.args);
+        for (path, access) in [
+            ("/m", Access::Read),
+            ("/k", Access::Read),
+            ("/a", Access::MakeFiles),
+            ("/u", Access::MakeSockets),
+            ("/p", Access::RemoveFiles),
+            ("/c/t.jinja", Access::Read),
+        ] {
+            let expected = (Path::new(path), access);
+            assert!(rules.iter().any(|rule| rule == expected), "{expected:?}");
+        }
+        // Nothing may be written where the model is, and nothing is readable as a whole.
+        for (path, access) in rules.iter() {
+            assert!(path != Path::new("/"), "{access:?}");
+            assert!(path != Path::new("/m") || access == Access::Read);
+        }
+        assert_eq!(tcp(&command.args), Tcp::ConnectTo(Vec::new()));
     }
 }

@@ -90,10 +90,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EarlyRefusal<S> {
         let this = &mut *self;
         if this.instead.is_none() {
             this.instead = with_body(bytes).map(|answer| (answer, 0));
-            // Too large a body, one without a key or beyond its limits, and any while the server ends,
-            // are refused before they are read.
-            this.refused |= this.instead.is_some()
-                || matches!(status(bytes), Some(401 | 403 | 413 | 429 | 503));
+            // Most errors are answered before the body is read.
+            if let Some(status) = status(bytes) {
+                this.refused = status >= 400;
+            }
         }
         while let Some((answer, written)) = &mut this.instead {
             let rest = answer.get(*written..).unwrap_or_default();

@@ -13,12 +13,16 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::api_keys::ApiKey;
-use super::body::read_json;
-use super::error::{ApiError, json as json_response};
+use super::body::{BodyLimits, read_json};
+use super::client::Client;
+use super::connections::Busy;
+use super::error::{ApiError, held_json, json as json_response};
+use super::memory::Share;
 use super::middleware::RequestId;
+use super::parse::no_memory;
 use super::request_record::RequestRecord;
-use super::sse::{self, SseOptions};
-use super::state::{AppState, LoadGuard, Share, unix_time};
+use super::sse::{self, SseOptions, StreamGuards};
+use super::state::{AppState, LoadGuard, unix_time};
 use super::traces::extract_trace_headers;
 use crate::error::ValidationError;
 use crate::openai::{
@@ -32,16 +36,17 @@ type App = State<Arc<AppState>>;
 /// `POST /v1/completions`.
 pub(super) async fn completions(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let (mut request, _share) = call.json(request, CompletionRequest::from_json).await?;
+    let (mut request, share) = call.json(request, CompletionRequest::from_json).await?;
     call.apply_flags(&mut request.common);
     if request.common.stream {
         let stream = app.serving.stream_completion(request, &call.context);
         let stream = call.within_deadline(stream).await?;
-        return Ok(call.stream(stream));
+        return Ok(call.stream(stream, share));
     }
     let answer = app.serving.create_completion(&request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    Ok(json_response(StatusCode::OK, &answer))
+    drop(request);
+    held_json(answer, share)
 }
 
 /// `POST /v1/chat/completions`.
@@ -50,49 +55,49 @@ pub(super) async fn chat_completions(
     request: Request,
 ) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let (mut request, _share) = call.json(request, ChatCompletionRequest::from_json).await?;
+    let (mut request, share) = call.json(request, ChatCompletionRequest::from_json).await?;
     call.apply_flags(&mut request.common);
     if request.common.stream {
         let stream = app.serving.stream_chat_completion(request, &call.context);
         let stream = call.within_deadline(stream).await?;
-        return Ok(call.stream(stream));
+        return Ok(call.stream(stream, share));
     }
     let answer = app.serving.create_chat_completion(request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    Ok(json_response(StatusCode::OK, &answer))
+    held_json(answer, share)
 }
 
 /// `POST /v1/responses`.
 pub(super) async fn responses(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let (mut request, _share) = call.json(request, ResponsesRequest::from_json).await?;
+    let (mut request, share) = call.json(request, ResponsesRequest::from_json).await?;
     call.apply_flags(&mut request.chat.common);
     if request.chat.common.stream {
         let stream = app.serving.stream_response(request, &call.context);
         let stream = call.within_deadline(stream).await?;
-        return Ok(call.stream(stream));
+        return Ok(call.stream(stream, share));
     }
     let answer = app.serving.create_response(request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    Ok(json_response(StatusCode::OK, &answer))
+    held_json(answer, share)
 }
 
 /// `POST /tokenize`.
 pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let (request, _share) = call.json(request, TokenizeRequest::from_json).await?;
+    let (request, share) = call.json(request, TokenizeRequest::from_json).await?;
     let answer = call.within_deadline(app.serving.tokenize(request)).await?;
-    Ok(json_response(StatusCode::OK, &answer))
+    held_json(answer, share)
 }
 
 /// `POST /detokenize`.
 pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let (request, _share) = call.json(request, DetokenizeRequest::from_json).await?;
+    let (request, share) = call.json(request, DetokenizeRequest::from_json).await?;
     let answer = call
         .within_deadline(app.serving.detokenize(request))
         .await?;
-    Ok(json_response(StatusCode::OK, &answer))
+    held_json(answer, share)
 }
 
 /// A request that is being answered.
@@ -101,6 +106,9 @@ struct Call<'a> {
     context: RequestContext,
     deadline: Option<Instant>,
     load: LoadGuard,
+    client: Client,
+    /// `None` in tests alone.
+    busy: Option<Busy>,
 }
 
 impl<'a> Call<'a> {
@@ -125,10 +133,12 @@ impl<'a> Call<'a> {
                 timeout => Some(Instant::now() + timeout),
             },
             load: app.load.enter(),
+            client: Client::of(request, app),
+            busy: request.extensions().get::<Busy>().cloned(),
         }
     }
 
-    /// The request that `make` makes of the body, and its share of the memory for bodies.
+    /// The request that `make` makes of the body, and its share of the memory for requests.
     async fn json<T: Send + 'static>(
         &self,
         request: Request,
@@ -154,7 +164,11 @@ impl<'a> Call<'a> {
             }
             Ok(make(value)?)
         };
-        read_json(self.app, &parts.headers, body, make).await
+        let limits = BodyLimits {
+            max: args.max_request_body_size,
+            patience: args.client_timeout,
+        };
+        read_json(&self.client, limits, &parts.headers, body, make).await
     }
 
     /// What flags of the server decide for all requests.
@@ -197,12 +211,18 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn stream(self, stream: crate::openai::EventStream) -> Response {
+    fn stream(self, stream: crate::openai::EventStream, mut share: Share) -> Response {
+        share.resize_for_stream();
         let options = SseOptions {
             keep_alive: self.app.args.sse_keep_alive_interval,
             deadline: self.deadline,
         };
-        sse::respond(stream, options, self.load)
+        let guards = StreamGuards {
+            share,
+            _load: self.load,
+            _busy: self.busy,
+        };
+        sse::respond(stream, options, guards)
     }
 }
 
@@ -268,11 +288,14 @@ pub(super) async fn version() -> Response {
 }
 
 /// `GET /metrics`.
-pub(super) async fn metrics(State(app): App) -> Response {
-    let mut response = Response::new(Body::from(
-        app.metrics.render(&app.serving.engine().metrics()),
-    ));
+pub(super) async fn metrics(State(app): App, request: Request) -> Result<Response, ApiError> {
+    let text = app.metrics.render(&app.serving.engine().metrics());
+    let mut share = Client::of(&request, &app).share();
+    if !share.resize_for_answer(text.len() as u64) {
+        return Err(no_memory(&share));
+    }
+    let mut response = Response::new(Body::from(share.hold(text.into_bytes())));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
+    Ok(response)
 }

@@ -1,14 +1,16 @@
 //! Connections: from the socket to a request.
 
+use std::convert::Infallible;
 use std::fs::Permissions;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::Request;
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -17,15 +19,16 @@ use hyper_util::service::TowerToHyperService;
 use protocol::transport::bind_unix_listener;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::args::ServerArgs;
+use super::client_stream::ClientStream;
+use super::connections::{Connection, Connections, Place};
 use super::early_refusal::EarlyRefusal;
 use super::error::ServeError;
 use super::request_record::ClientAddress;
-use super::slow_client::WriteTimeout;
 use super::tls;
 
 /// Pause after a connection that could not be accepted: there may be no more file descriptors.
@@ -38,7 +41,7 @@ const OWNER_ONLY: u32 = 0o600;
 /// these by their exact number, and counts them.
 ///
 /// [`middleware::limit_head`]: super::middleware::limit_head
-const HEAD_MARGIN: (usize, usize) = (64 << 10, 256);
+const HEAD_MARGIN: (usize, usize) = (8 << 10, 256);
 
 /// Where requests come in.
 #[derive(Debug)]
@@ -123,36 +126,35 @@ impl Listener {
         self,
         router: Router,
         args: &ServerArgs,
+        connections: Arc<Connections>,
         ending: watch::Receiver<bool>,
     ) {
-        let max = args.max_connections;
-        let permits = Arc::new(Semaphore::new(max as usize));
         let settings = Settings::new(args);
         loop {
             let mut stop = ending.clone();
-            // Fails only where it is closed, which it never is.
             let accepted = async {
-                let permit = permits.clone().acquire_owned().await.ok();
-                (permit, self.accept().await)
+                let (stream, address) = self.accept().await?;
+                let place = connections.enter(address).await;
+                Ok::<_, io::Error>((place.map(|place| (stream, place)), address))
             };
-            let (permit, accepted) = tokio::select! {
+            let accepted = tokio::select! {
                 accepted = accepted => accepted,
                 () = told_to_end(&mut stop) => break,
             };
             match accepted {
-                Ok((stream, client)) => {
-                    let connection = connection(
-                        stream,
-                        client,
-                        self.tls.clone(),
-                        router.clone(),
-                        settings,
-                        ending.clone(),
+                Ok((Some((stream, place)), address)) => {
+                    let (tls, router) = (self.tls.clone(), router.clone());
+                    let ending = ending.clone();
+                    let address = address.map(ClientAddress);
+                    tokio::spawn(connection(
+                        stream, address, place, tls, router, settings, ending,
+                    ));
+                }
+                Ok((None, address)) => {
+                    tracing::debug!(
+                        ?address,
+                        "a connection was closed: see --max-connections-per-address"
                     );
-                    tokio::spawn(async move {
-                        let _permit = permit;
-                        connection.await;
-                    });
                 }
                 Err(error) => {
                     tracing::warn!("can't accept a connection: {error}");
@@ -162,17 +164,17 @@ impl Listener {
         }
         // No new ones; the address is free for another server.
         drop(self);
-        let _ = permits.acquire_many(max).await;
+        connections.all_closed().await;
     }
 
-    /// A connection, and where from.
-    async fn accept(&self) -> io::Result<(Stream, Option<ClientAddress>)> {
+    /// The next connection, and its address where it has one.
+    async fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
         match &self.socket {
             Socket::Tcp(listener) => {
-                let (stream, client) = listener.accept().await?;
+                let (stream, address) = listener.accept().await?;
                 // Pieces of a stream are small and must not wait for each other.
                 stream.set_nodelay(true)?;
-                Ok((Box::new(stream), Some(ClientAddress(client.ip()))))
+                Ok((Box::new(stream), Some(address.ip())))
             }
             Socket::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), None)),
         }
@@ -228,10 +230,29 @@ async fn told_to_end(ending: &mut watch::Receiver<bool>) {
     let _ = ending.wait_for(|ending| *ending).await;
 }
 
-/// Serves one connection to its end. What is wrong with it is the client's business.
+/// Serves one connection until its end, or until it is given up.
 async fn connection(
     stream: Stream,
-    client: Option<ClientAddress>,
+    address: Option<ClientAddress>,
+    place: Place,
+    tls: Option<DebugTlsAcceptor>,
+    router: Router,
+    settings: Settings,
+    ending: watch::Receiver<bool>,
+) {
+    tokio::select! {
+        () = serve(stream, address, &place, tls, router, settings, ending) => {}
+        () = place.connection.closed() => {
+            tracing::debug!("a connection was given up: others need its place or its memory");
+        }
+    }
+}
+
+/// Serves one connection to its end. What is wrong with it is the client's business.
+async fn serve(
+    stream: Stream,
+    address: Option<ClientAddress>,
+    place: &Place,
     tls: Option<DebugTlsAcceptor>,
     router: Router,
     settings: Settings,
@@ -245,14 +266,15 @@ async fn connection(
             Err(_) => return tracing::debug!("no TLS connection in time"),
         },
     };
-    let stream = EarlyRefusal::new(WriteTimeout::new(stream, settings.patience));
+    let client = place.connection.clone();
+    let stream = ClientStream::new(stream, client.clone(), place.heads(), settings.patience);
+    let stream = EarlyRefusal::new(stream);
     let stream = TokioIo::new(stream);
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        if let Some(client) = client {
-            request.extensions_mut().insert(client);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        if let Some(address) = address {
+            request.extensions_mut().insert(address);
         }
-        router.call(request)
+        answer(request, client.clone(), router.clone())
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -261,6 +283,8 @@ async fn connection(
         // The buffer's size alone is soft: one read may bring more.
         .max_header_size(settings.max_head)
         .max_headers(settings.max_headers)
+        // An answer's bytes are counted until they are written, and not copied before.
+        .writev(true)
         .serve_connection(stream, service);
     tokio::pin!(connection);
     let ended = tokio::select! {
@@ -275,3 +299,21 @@ async fn connection(
         tracing::debug!("a connection broke: {error}");
     }
 }
+
+/// Answers a request of this client.
+async fn answer(
+    mut request: hyper::Request<Incoming>,
+    client: Arc<Connection>,
+    router: Router,
+) -> Result<Response, Infallible> {
+    let busy = client.begin_request();
+    request.extensions_mut().insert(client);
+    // A stream goes on after its head.
+    request.extensions_mut().insert(busy.clone());
+    let response = TowerToHyperService::new(router).call(request).await;
+    drop(busy);
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::api_keys::Scope;
 use super::authenticate::{Need, forbidden, key, need, refuse, unauthorized};
+use super::client::serve_from;
 use super::error::{ApiError, json as json_response};
 use super::request_record::RequestRecord;
 use super::state::AppState;
@@ -43,7 +44,13 @@ pub(super) struct Guard {
     pub(super) is_loopback: bool,
 }
 
-pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State(guard): State<Guard>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    // Clients without a key can't use up what a scraper needs.
+    serve_from(&mut request, &guard.app.clients);
     if request.headers().contains_key(ORIGIN) {
         let message = "the management port is for no web page: the header Origin must be absent";
         let error = ApiError::new(StatusCode::FORBIDDEN, message);
@@ -56,8 +63,10 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     let Need::Key(scope @ Scope::Admin) = need(request.uri().path()) else {
         return next.run(request).await;
     };
+    // Where there are no keys the routes are at a loopback address alone.
+    let is_open = guard.is_loopback || !guard.app.keys.are_required();
     match key {
-        _ if guard.is_loopback => next.run(request).await,
+        _ if is_open => next.run(request).await,
         None => refuse(&request, unauthorized()),
         Some(key) if !key.has(scope) => refuse(&request, forbidden(scope)),
         Some(_) => next.run(request).await,

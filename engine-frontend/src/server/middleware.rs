@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use super::args::ServerArgs;
 use super::audit_log::AuditEntry;
 use super::authenticate::{Need, need};
+use super::client_stream::FREE_HEAD;
 use super::error::{ApiError, FailureMessage};
 use super::request_record::{ClientAddress, RequestRecord, keep_until_sent};
 use super::state::AppState;
@@ -134,9 +135,22 @@ pub(super) async fn limit_head(
     } else if count as u64 > max_count {
         format!("the request has {count} headers, more than the limit of {max_count}")
     } else {
-        return next.run(request).await;
+        let mut response = next.run(request).await;
+        if bytes as u64 > FREE_HEAD {
+            close_after(&mut response);
+        }
+        return response;
     };
-    ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message).into_response()
+    let error = ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message);
+    let mut response = error.into_response();
+    close_after(&mut response);
+    response
+}
+
+/// Ends a connection that had a large head: it would keep the room for another one.
+fn close_after(response: &mut Response) {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
 }
 
 /// The bytes of a request's first line and headers, each `name: value`, up to the empty line.
@@ -193,7 +207,7 @@ pub(super) async fn cors(
     response
 }
 
-fn is_allowed_origin(args: &ServerArgs, origin: &HeaderValue) -> bool {
+pub(super) fn is_allowed_origin(args: &ServerArgs, origin: &HeaderValue) -> bool {
     let allowed = args.allowed_origins.iter();
     allowed
         .into_iter()

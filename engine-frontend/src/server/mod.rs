@@ -4,11 +4,12 @@
 //! [`OpenAIServing`](crate::openai::OpenAIServing), which answers. What it is not: it knows no field
 //! of a request but `stream`; those are in [`openai`](crate::openai).
 //!
-//! A request passes: the listener (`listener.rs`: connections, TLS, headers, slow
-//! clients, `early_refusal.rs`), the
-//! middleware (`middleware.rs`: id, CORS, counts; `authenticate.rs`: the key of `api_keys.rs` and its
-//! limits), a handler (`handlers.rs`), which reads the body (`body.rs`), and where the answer is a
-//! stream `sse.rs`. `management.rs` is for whoever runs the server.
+//! A request passes: the listener (`listener.rs`: sockets, TLS, headers; `connections.rs`: who may be
+//! connected, and whom the server gives up; `client_stream.rs`, `early_refusal.rs`), the middleware
+//! (`middleware.rs`: id, CORS, counts; `browser.rs`: web pages; `authenticate.rs`: the key of `api_keys.rs`
+//! and its limits; `client.rs`: whose memory), a handler (`handlers.rs`), which reads the body (`body.rs`,
+//! `parse.rs`), and where the answer is a stream `sse.rs`. Whatever a client makes the server hold is a
+//! share of a budget (`memory.rs`). `management.rs` is for whoever runs the server.
 
 mod access_args;
 mod api_keys;
@@ -16,20 +17,25 @@ mod args;
 mod audit_log;
 mod authenticate;
 mod body;
+mod browser;
+mod client;
+mod client_stream;
 mod config;
 mod confinement;
+mod connections;
 mod early_refusal;
 mod error;
 mod handlers;
 mod listener;
 mod management;
+mod memory;
 mod middleware;
 mod openapi;
+mod parse;
 mod rate_limit;
 mod request_record;
 mod router;
 mod run;
-mod slow_client;
 mod sse;
 mod state;
 mod tls;

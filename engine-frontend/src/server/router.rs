@@ -7,6 +7,8 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use super::authenticate::authenticate;
+use super::browser::check_browser;
+use super::client::recognize;
 use super::error::{method_not_allowed, not_found};
 use super::management::{Guard, admin_routes, guard};
 use super::state::AppState;
@@ -40,7 +42,9 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
     let router = router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), recognize))
         .layer(from_fn_with_state(app.clone(), authenticate))
+        .layer(from_fn_with_state(app.clone(), check_browser))
         .layer(from_fn_with_state(app.clone(), middleware::cors))
         .layer(from_fn_with_state(app.clone(), middleware::limit_head))
         .layer(from_fn_with_state(app.clone(), middleware::observe))

@@ -13,6 +13,7 @@ use super::access_args::AccessArgs;
 use super::api_keys::ApiKeys;
 use super::args::{LogFormat, ServeArgs, ServerArgs};
 use super::audit_log::AuditLog;
+use super::connections::{Connections, Limits};
 use super::error::ServeError;
 use super::listener::Listener;
 use super::router::{management_router, router};
@@ -123,15 +124,20 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     let (end, ending) = watch::channel(false);
     let server_args = args.server.clone();
     let connections = tokio::spawn({
-        let router = router(app.clone());
+        let (router, connections) = (router(app.clone()), app.connections.clone());
         let ending = ending.clone();
-        async move { listener.run(router, &server_args, ending).await }
+        async move {
+            listener
+                .run(router, &server_args, connections, ending)
+                .await
+        }
     });
     if let (Some(listener), Some(args)) = (management, management_args) {
         tracing::info!("management at {}", listener.address);
         let router = management_router(app.clone(), listener.is_loopback);
+        let connections = Connections::new(Limits::new(&args, false));
         // Its clients don't keep the server.
-        tokio::spawn(async move { listener.run(router, &args, ending).await });
+        tokio::spawn(async move { listener.run(router, &args, connections, ending).await });
     }
     on_ready(&ready);
 

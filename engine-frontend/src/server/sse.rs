@@ -12,6 +12,8 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::connections::Busy;
+use super::memory::Share;
 use super::state::LoadGuard;
 use crate::openai::{ErrorResponse, EventStream, Piece};
 
@@ -51,14 +53,26 @@ pub(super) struct SseOptions {
     pub(super) deadline: Option<Instant>,
 }
 
+/// Pieces of more bytes are counted until they are written: those for a client that lags.
+const LARGE_PIECE: usize = 64 << 10;
+
+/// What is kept while a stream lives.
+#[derive(Debug)]
+pub(super) struct StreamGuards {
+    /// The request's.
+    pub(super) share: Share,
+    pub(super) _load: LoadGuard,
+    pub(super) _busy: Option<Busy>,
+}
+
 /// An answer that sends the stream's pieces as they come. When the client goes the stream is
 /// dropped, which aborts the request.
-pub(super) fn respond(stream: EventStream, options: SseOptions, load: LoadGuard) -> Response {
+pub(super) fn respond(stream: EventStream, options: SseOptions, guards: StreamGuards) -> Response {
     // One piece on the way: a client that lags gets merged ones.
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        let _load = load;
-        pump(stream, options, sender).await;
+        pump(stream, options, sender, &guards.share).await;
+        drop(guards);
     });
     let mut response = Response::new(Body::new(ChannelBody::new(receiver)));
     let headers = response.headers_mut();
@@ -70,7 +84,12 @@ pub(super) fn respond(stream: EventStream, options: SseOptions, load: LoadGuard)
     response
 }
 
-async fn pump(mut stream: EventStream, options: SseOptions, sender: mpsc::Sender<Bytes>) {
+async fn pump(
+    mut stream: EventStream,
+    options: SseOptions,
+    sender: mpsc::Sender<Bytes>,
+    share: &Share,
+) {
     let deadline = async {
         match options.deadline {
             Some(deadline) => sleep_until(deadline).await,
@@ -96,7 +115,15 @@ async fn pump(mut stream: EventStream, options: SseOptions, sender: mpsc::Sender
         };
         let sent = match piece {
             Err(_) => sender.send(Bytes::from_static(KEEP_ALIVE)).await,
-            Ok(Some(Ok(piece))) => sender.send(event(&piece)).await,
+            Ok(Some(Ok(piece))) => match counted(event(&piece), share) {
+                Some(event) => sender.send(event).await,
+                None => {
+                    let message = "there is no memory for what you have not read";
+                    let error = ErrorResponse::new(503, message, None);
+                    let _ = sender.send(last_event(&mut stream, &error)).await;
+                    return;
+                }
+            },
             Ok(Some(Err(error))) => {
                 let error = error.to_response();
                 let _ = sender.send(last_event(&mut stream, &error)).await;
@@ -113,6 +140,16 @@ async fn pump(mut stream: EventStream, options: SseOptions, sender: mpsc::Sender
             return;
         }
     }
+}
+
+/// An event that is counted where it is large; `None` where there is no memory for it.
+fn counted(event: Bytes, share: &Share) -> Option<Bytes> {
+    if event.len() <= LARGE_PIECE {
+        return Some(event);
+    }
+    let mut share = share.sibling();
+    let has_memory = share.resize_for_answer(event.len() as u64);
+    has_memory.then(|| share.hold(event.into()))
 }
 
 /// One event. JSON has no raw line ends, so it is one line.

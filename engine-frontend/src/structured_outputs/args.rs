@@ -7,7 +7,7 @@ use super::backend::BackendOptions;
 use super::reasoning::ThinkingMarkers;
 use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
-use crate::unique_json::{self, MAX_VALUES, UniqueJsonError};
+use crate::unique_json::{self, UniqueJsonError};
 
 /// How the engine treats constraints and thinking, as `--structured-outputs-config` has it.
 ///
@@ -73,8 +73,8 @@ impl StructuredOutputsArgs {
                 UniqueJsonError::DuplicateKey { key, .. } => {
                     format!("it has the key {key:?} twice: give it once")
                 }
-                UniqueJsonError::TooManyValues => {
-                    format!("it must hold at most {MAX_VALUES} JSON values; it holds more")
+                UniqueJsonError::TooLarge(mebibytes) => {
+                    format!("its values would take more than {mebibytes} MiB of memory")
                 }
             };
             ValidationError::field(FLAG, text, message)

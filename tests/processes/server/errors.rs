@@ -260,10 +260,78 @@ fn other_kinds_of_request() {
     let text = "Content-Type: text/plain\r\n";
     let answer = start(&server.address, "POST", CHAT, text, b"{}").finish();
     assert_eq!(answer.error()["code"], 415);
+    let answer = start(&server.address, "POST", CHAT, "", b"{}").finish();
+    let error = answer.error();
+    assert_eq!(error["code"], 415);
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("application/json")
+    );
     let answer = server.get(CHAT);
     assert_eq!(answer.error()["code"], 405);
     assert_eq!(answer.headers["allow"], "POST");
     assert_eq!(server.get("/v1/nothing").error()["code"], 404);
+}
+
+#[test]
+fn web_pages_call_only_where_they_may() {
+    let server = Server::start(&["--allowed-origins", "[\"https://app.example\"]"]);
+    let body = chat("Hi", 2).to_string();
+    let ask = |headers: &str| {
+        let headers = format!("{JSON}{headers}");
+        start(&server.address, "POST", CHAT, &headers, body.as_bytes()).finish()
+    };
+    assert_eq!(ask("").status, 200);
+    assert_eq!(ask("Origin: https://app.example\r\n").status, 200);
+    let error = ask("Origin: https://evil.example\r\n").error();
+    assert_eq!(
+        (&error["code"], &error["type"]),
+        (&json!(403), &json!("PermissionDeniedError"))
+    );
+    // The header Host is x: a name that was made to lead here.
+    let error = ask("Sec-Fetch-Site: same-origin\r\n").error();
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("--allowed-hosts")
+    );
+    let keyed = Server::start(&["--api-key", "one"]);
+    let headers = "Origin: https://evil.example\r\nAuthorization: Bearer one\r\n";
+    let answer = start(&keyed.address, "GET", "/v1/models", headers, b"").finish();
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn an_error_quotes_the_beginning_of_a_value_alone() {
+    let server = Server::shared();
+    let long = "m".repeat(8 << 20);
+    for body in [
+        json!({"model": long, "messages": []}),
+        json!({"messages": [], long.as_str(): 1}),
+        json!({"messages": [], "stop": {long.as_str(): 1}}),
+        json!({"messages": [], "tool_choice": long}),
+    ] {
+        let answer = server.post(CHAT, &body);
+        assert!(
+            answer.status == 404 || answer.status == 400,
+            "{}",
+            answer.status
+        );
+        assert!(answer.body.len() < 10_000, "{} bytes", answer.body.len());
+    }
+    let path = format!("/v1/models/{}", "m".repeat(60_000));
+    assert!(server.get(&path).body.len() < 1000);
+}
+
+#[test]
+fn a_body_without_a_key_is_refused_before_it_comes() {
+    let server = Server::start(&["--api-key", "one"]);
+    let head =
+        format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\n{JSON}Content-Length: 30000000\r\n\r\n{{");
+    assert_eq!(send(&server.address, head.as_bytes()).status(), 401);
 }
 
 /// Asks for `/health` with these headers besides the three that every request here has.
@@ -288,7 +356,7 @@ fn heads_are_limited_to_the_byte_and_to_the_header() {
         "--h11-max-incomplete-event-size=8192",
         "--h11-max-header-count=10",
     ]);
-    for (server, bytes, count) in [(&small, 8192, 10), (Server::shared(), 4 << 20, 256)] {
+    for (server, bytes, count) in [(&small, 8192, 10), (Server::shared(), 64 << 10, 256)] {
         let long = |bytes: usize| format!("X-Long: {}\r\n", "y".repeat(bytes - OWN.len()));
         assert_eq!(ask_with(server, &long(bytes - 1)).status, 200);
         assert_eq!(ask_with(server, &long(bytes)).status, 200);

@@ -308,8 +308,9 @@ pub(super) fn formatted(arguments: &[Value]) -> Result<u64, Error> {
     };
     let text = format.as_str().unwrap_or_default();
     let specifications = specifications(text);
-    let is_number = |char: char| !char.is_ascii_digit();
-    let numbers = specifications.iter().flat_map(|spec| spec.split(is_number));
+    let numbers = specifications
+        .iter()
+        .flat_map(|spec| spec.split(|char: char| !char.is_ascii_digit()));
     let numbers = numbers.filter(|digits| !digits.is_empty());
     let mut widths = numbers
         .map(|digits| digits.parse().unwrap_or(u64::MAX))

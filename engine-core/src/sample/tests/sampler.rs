@@ -193,7 +193,7 @@ fn any_params() -> impl Strategy<Value = SamplingParams> {
             any::<u64>(),
         ),
         (0.5..2.0f32, -2.0..2.0f32, -2.0..2.0f32, 0..5u32),
-        prop::option::of(prop::collection::vec(0..40u32, 1..30)),
+        prop::option::of(prop::collection::btree_set(0..40u32, 1..30)),
         prop::collection::vec(prop::collection::vec(0..40u32, 1..3), 0..5),
         prop::option::of(0..5u32),
         prop::option::of(-1..4i32),
@@ -214,7 +214,7 @@ fn any_params() -> impl Strategy<Value = SamplingParams> {
                     presence_penalty,
                     min_tokens,
                     eos_token_id: Some(2),
-                    allowed_token_ids: allowed_token_ids.map(Into::into),
+                    allowed_token_ids: allowed_token_ids.map(|ids| ids.into_iter().collect()),
                     bad_words_token_ids: bad_words_token_ids.into(),
                     thinking_token_budget: budget,
                     thinking_tokens: Some(ThinkingTokens {

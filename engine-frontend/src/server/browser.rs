@@ -1,0 +1,191 @@
+//! Requests that web pages make in somebody's browser. A page that nobody trusts can reach a server that
+//! asks for no key, wherever its firewall stands: by requests to it from another site, or, where its own
+//! name is made to lead here (DNS rebinding), as if both were one site.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, ORIGIN, REFERER, USER_AGENT};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::args::ServerArgs;
+use super::error::ApiError;
+use super::middleware::is_allowed_origin;
+use super::state::AppState;
+use crate::error::cut_short;
+
+/// Of pages at `https:` and at localhost.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Refuses requests of pages that aren't allowed, where there are no keys.
+pub(super) async fn check_browser(
+    State(app): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // No page reaches a Unix domain socket, and none has a key.
+    if app.keys.are_required() || app.args.uds.is_some() {
+        return next.run(request).await;
+    }
+    match check(&app.args, &app.own_names, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+/// Checks `Origin`, and where there is none, as with a page's requests to its own site, `Host`.
+fn check(args: &ServerArgs, own_names: &[String], headers: &HeaderMap) -> Result<(), ApiError> {
+    if let Some(origin) = headers.get(ORIGIN) {
+        if is_allowed_origin(args, origin) {
+            return Ok(());
+        }
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        return Err(forbidden(format!(
+            "the header Origin must be one of --allowed-origins, got {:?}",
+            cut_short(&origin)
+        )));
+    }
+    let Some(host) = headers.get(HOST).filter(|_| is_of_browser(headers)) else {
+        return Ok(());
+    };
+    let host = String::from_utf8_lossy(host.as_bytes());
+    let any = ["*".to_owned()];
+    let is_any = args.allowed_origins[..] == any || args.allowed_hosts[..] == any;
+    if is_any || is_own_host(&host, own_names) || is_own_host(&host, &args.allowed_hosts) {
+        return Ok(());
+    }
+    Err(forbidden(format!(
+        "the header Host of a browser's request must be an IP address, localhost, this machine's name or \
+         one of --allowed-hosts, got {:?}",
+        cut_short(&host)
+    )))
+}
+
+fn forbidden(message: String) -> ApiError {
+    ApiError::new(StatusCode::FORBIDDEN, message)
+}
+
+/// True for browsers; other programs are led nowhere by a page. Browsers leave `Sec-Fetch-Site` out at
+/// `http:`, where a page can hide `Referer` but, in most, not `User-Agent`. PowerShell says `Mozilla` too.
+fn is_of_browser(headers: &HeaderMap) -> bool {
+    let agent = headers
+        .get(USER_AGENT)
+        .and_then(|agent| agent.to_str().ok());
+    headers.contains_key(SEC_FETCH_SITE)
+        || headers.contains_key(REFERER)
+        || agent
+            .is_some_and(|agent| agent.starts_with("Mozilla/") && !agent.contains("PowerShell/"))
+}
+
+/// True for an address, which no page has for its name, for localhost and for these names.
+fn is_own_host(host: &str, names: &[String]) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok()
+        || names.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
+/// This machine's name, also as it is known in its network without a name server.
+pub(super) fn own_names() -> Vec<String> {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy();
+    vec![name.to_string(), format!("{name}.local")]
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: ServerArgs,
+    }
+
+    fn status(flags: &[&str], headers: &[(&str, &str)]) -> u16 {
+        let args = Command::parse_from([&["serve"], flags].concat()).args;
+        let headers: HeaderMap = headers
+            .iter()
+            .map(|(name, value)| {
+                let name: HeaderName = name.parse().unwrap();
+                (name, value.parse().unwrap())
+            })
+            .collect();
+        let own_names = ["gpu1".to_owned(), "gpu1.local".to_owned()];
+        check(&args, &own_names, &headers).map_or_else(|error| error.0.error.code, |()| 200)
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused() {
+        let host = ("host", "127.0.0.1:8000");
+        let evil = ("origin", "https://evil.example");
+        assert_eq!(status(&[], &[host, evil]), 403);
+        assert_eq!(status(&[], &[host, ("origin", "null")]), 403);
+        // A rebound name: page and server are one site for the browser.
+        let rebound = [("host", "evil.example"), ("origin", "http://evil.example")];
+        assert_eq!(status(&[], &rebound), 403);
+        let app = ["--allowed-origins", "[\"https://app.example\"]"];
+        assert_eq!(status(&app, &[host, evil]), 403);
+        let allowed = ("origin", "https://app.example");
+        assert_eq!(status(&app, &[("host", "llm.example"), allowed]), 200);
+        assert_eq!(
+            status(&["--allowed-origins", "[\"*\"]"], &[host, evil]),
+            200
+        );
+    }
+
+    #[test]
+    fn a_browser_must_call_the_server_by_a_name_of_its_own() {
+        let agent = ("user-agent", "Mozilla/5.0 (X11; Linux x86_64)");
+        let signs = [
+            agent,
+            ("sec-fetch-site", "same-origin"),
+            ("referer", "http://evil.example/"),
+        ];
+        for sign in signs {
+            assert_eq!(status(&[], &[("host", "evil.example:8000"), sign]), 403);
+            assert_eq!(status(&[], &[("host", "gpu1.evil.example"), sign]), 403);
+            for own in [
+                "127.0.0.1:8000",
+                "192.168.1.7",
+                "[::1]:8000",
+                "localhost:8000",
+                "LocalHost",
+                "gpu1:8000",
+                "gpu1.local",
+            ] {
+                assert_eq!(status(&[], &[("host", own), sign]), 200, "{own}");
+            }
+        }
+        let public = ("host", "llm.example");
+        let allowed = ["--allowed-hosts", "[\"llm.example\"]"];
+        assert_eq!(status(&allowed, &[public, agent]), 200);
+        assert_eq!(
+            status(&["--allowed-hosts", "[\"*\"]"], &[public, agent]),
+            200
+        );
+    }
+
+    #[test]
+    fn other_programs_may_call_the_server_by_any_name() {
+        for agent in [
+            "curl/8.5.0",
+            "OpenAI/Python 1.99",
+            "kube-probe/1.33",
+            "Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1",
+        ] {
+            for host in ["formwork:8000", "formwork.default.svc.cluster.local", "x"] {
+                assert_eq!(status(&[], &[("host", host), ("user-agent", agent)]), 200);
+            }
+        }
+        assert_eq!(status(&[], &[]), 200);
+    }
+}
