@@ -59,6 +59,9 @@ impl Gate {
     }
 }
 
+/// Takes the work and memory of what operands come to.
+type Look = fn(&[Value]) -> Result<(), Error>;
+
 /// Adds all gates.
 pub(super) fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter(Gate::Concat.name(), |left: Value, right: Value| {
@@ -73,7 +76,7 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
         charge(items(&operand))?;
         Ok::<_, Error>(operand)
     });
-    let looks: [(Gate, fn(&[Value]) -> Result<(), Error>); 6] = [
+    let looks: [(Gate, Look); 6] = [
         (Gate::Add, before_add),
         (Gate::Mul, before_mul),
         (Gate::Item, before_item),

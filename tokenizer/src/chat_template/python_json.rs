@@ -9,6 +9,9 @@ use super::budget::{charge, reserve};
 /// Nesting of a value; deeper ones (or a cycle) are refused.
 const MAX_DEPTH: usize = 128;
 
+/// Spaces of one level.
+const MAX_INDENT: usize = 64;
+
 /// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
 pub(super) fn tojson(value: &Value, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let arguments = arguments.into_values();
@@ -31,7 +34,15 @@ pub(super) fn tojson(value: &Value, arguments: Rest<ValueOrKwargs>) -> Result<Va
         None => None,
         Some(indent) => Some(match indent.as_str() {
             Some(text) => text.to_owned(),
-            None => " ".repeat(usize::try_from(indent)?.min(64)),
+            None => match usize::try_from(indent)? {
+                width if width <= MAX_INDENT => " ".repeat(width),
+                width => {
+                    return Err(Error::new(
+                        ErrorKind::InvalidOperation,
+                        format!("tojson: indent must be at most {MAX_INDENT}, got {width}"),
+                    ));
+                }
+            },
         }),
     };
     let (item_separator, key_separator) = match separators {
