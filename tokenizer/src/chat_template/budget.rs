@@ -32,14 +32,14 @@ const LIVE_PER_INPUT_BYTE: u64 = 4;
 const WRITTEN_PER_INPUT_BYTE: u64 = 8;
 /// Most bytes written, however large the request.
 const MAX_WRITTEN_BYTES: u64 = 128 << 20;
-/// Bytes that a rendering may look at beside what follows from the request's size: under half a second.
-const BASE_WORK: u64 = 256 << 20;
+/// Bytes that a rendering may look at beside what follows from the request's size: some 0.1 s.
+const BASE_WORK: u64 = 64 << 20;
 /// Bytes that it may look at per byte of the request: some ten filters over all of it, one by one.
 const WORK_PER_INPUT_BYTE: u64 = 128;
 /// Work of the smallest operation.
 pub(super) const STEP: u64 = 16;
 /// Bytes copied for the work of one byte looked at.
-pub(super) const COPIED_PER_WORK: u64 = 8;
+pub(super) const COPIED_PER_WORK: u64 = 16;
 /// Lists and maps that a rendering may make. One may lie in the other, and they are dropped
 /// recursively with up to 410 bytes of stack each, so this times that fits the thread's stack.
 pub(super) const MAX_CONTAINERS: u32 = 100_000;
@@ -124,7 +124,7 @@ pub(super) fn work_left() -> Option<u64> {
     })
 }
 
-/// Takes the work of looking at so many bytes.
+/// Takes the work of a step, and of looking at so many bytes.
 ///
 /// # Errors
 /// There was too much, or the rendering was cancelled.
@@ -208,7 +208,7 @@ impl Items {
     fn collect(value: &Value, repr: ObjectRepr) -> Result<Value, Error> {
         let mut items = Vec::new();
         for item in value.try_iter()?.checked() {
-            charge(STEP)?;
+            charge(0)?;
             reserve(items.len() as u64 * ITEM_BYTES)?;
             items.push(item?);
         }

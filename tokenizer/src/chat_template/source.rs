@@ -85,6 +85,8 @@ struct Constant {
     multiplies: bool,
     has_items: bool,
     tokens: u64,
+    /// True where an argument begins: `*` there passes a list on, and multiplies nothing.
+    begins_item: bool,
 }
 
 impl Default for Constant {
@@ -95,6 +97,7 @@ impl Default for Constant {
             multiplies: false,
             has_items: false,
             tokens: 0,
+            begins_item: false,
         }
     }
 }
@@ -102,7 +105,12 @@ impl Default for Constant {
 impl Constant {
     fn take(&mut self, token: &Token<'_>) {
         self.tokens += 1;
+        let begins_item = std::mem::replace(
+            &mut self.begins_item,
+            matches!(token, Token::ParenOpen | Token::Comma),
+        );
         match token {
+            Token::Mul | Token::Pow if begins_item => {}
             Token::Str(text) => self.literals += text.len() as u64,
             Token::String(text) => self.literals += text.len() as u64,
             Token::Int(value) => {
@@ -354,6 +362,7 @@ mod tests {
             "{{ 'x' * 1000000 }}",
             "{{ 7 * 1000000000 }}",
             "{{ [1000, 2000, 3000, 4000] }}",
+            "{{ f(*[1000000, 2], **{'a': 3000000}) }}",
         ] {
             assert_eq!(refusal(source), None, "{source}");
         }
