@@ -221,6 +221,8 @@ fn every_flag_is_the_cores_or_known_as_the_frontends() {
     let frontends = [
         "model",
         "seed",
+        // The server confines itself too.
+        "no_sandbox",
         "engine_core_address",
         // The core's part of it is refused by `verify`.
         "structured_outputs_config",

@@ -102,17 +102,18 @@ fn far_too_many_tools_are_named() {
             messages: vec![message; num_messages],
             tools: Some(vec![serde_json::json!({}); num_tools]),
             chat_template: Some(
-                "{% for tool in tools or [] %}[]{% endfor %}{% for m in messages %}.{% endfor %}"
+                "{% for tool in tools or [] %}{% for other in tools %}{% endfor %}{% endfor %}\
+                 {% for m in messages %}.{% endfor %}"
                     .to_owned(),
             ),
             add_generation_prompt: true,
             ..ChatPrompt::default()
         })
     };
-    let error = refused(request(chat(300_000, 1)));
+    let error = refused(request(chat(30_000, 1)));
     assert_eq!(error.parameter.as_deref(), Some("tools"), "{error}");
-    assert!(error.message.contains("300000 tools"), "{error}");
-    let error = refused(request(chat(1, 300_000)));
+    assert!(error.message.contains("30000 tools"), "{error}");
+    let error = refused(request(chat(1, 30_000)));
     assert_ne!(error.parameter.as_deref(), Some("tools"), "{error}");
     assert!(processor().process_inputs(request(chat(1, 1))).is_ok());
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{HOST, ORIGIN, REFERER, USER_AGENT};
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -36,9 +36,11 @@ pub(super) async fn check_browser(
     }
 }
 
-/// Checks `Origin`, and where there is none, as with a page's requests to its own site, `Host`.
+/// Checks `Origin`, and of a page's requests to its own site, which have none or that of the site, `Host`.
 fn check(args: &ServerArgs, own_names: &[String], headers: &HeaderMap) -> Result<(), ApiError> {
-    if let Some(origin) = headers.get(ORIGIN) {
+    if let Some(origin) = headers.get(ORIGIN)
+        && !is_of_host(origin, headers)
+    {
         if is_allowed_origin(args, origin) {
             return Ok(());
         }
@@ -68,6 +70,17 @@ fn forbidden(message: String) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, message)
 }
 
+/// True if a request's page is of the site that it asks.
+fn is_of_host(origin: &HeaderValue, headers: &HeaderMap) -> bool {
+    let origin = origin.as_bytes();
+    let site = origin
+        .strip_prefix(b"http://")
+        .or_else(|| origin.strip_prefix(b"https://"));
+    let host = headers.get(HOST).map(HeaderValue::as_bytes);
+    site.zip(host)
+        .is_some_and(|(site, host)| site.eq_ignore_ascii_case(host))
+}
+
 /// True for browsers; other programs are led nowhere by a page. Browsers leave `Sec-Fetch-Site` out at
 /// `http:`, where a page can hide `Referer` but, in most, not `User-Agent`. PowerShell says `Mozilla` too.
 fn is_of_browser(headers: &HeaderMap) -> bool {
@@ -75,6 +88,7 @@ fn is_of_browser(headers: &HeaderMap) -> bool {
         .get(USER_AGENT)
         .and_then(|agent| agent.to_str().ok());
     headers.contains_key(SEC_FETCH_SITE)
+        || headers.contains_key(ORIGIN)
         || headers.contains_key(REFERER)
         || agent
             .is_some_and(|agent| agent.starts_with("Mozilla/") && !agent.contains("PowerShell/"))
@@ -132,6 +146,11 @@ mod tests {
         // A rebound name: page and server are one site for the browser.
         let rebound = [("host", "evil.example"), ("origin", "http://evil.example")];
         assert_eq!(status(&[], &rebound), 403);
+        // A page of the server's own.
+        let own = ("origin", "http://127.0.0.1:8000");
+        assert_eq!(status(&[], &[host, own]), 200);
+        let other_port = ("origin", "http://127.0.0.1:3000");
+        assert_eq!(status(&[], &[host, other_port]), 403);
         let app = ["--allowed-origins", "[\"https://app.example\"]"];
         assert_eq!(status(&app, &[host, evil]), 403);
         let allowed = ("origin", "https://app.example");

@@ -350,7 +350,7 @@ fn flags_come_from_a_file_the_environment_and_the_command_line() {
     assert_eq!(server.get("/v1/models").status, 401);
     let mut body = chat("Hi", 2);
     body["model"] = "from-file".into();
-    let headers = "Authorization: Bearer k\r\n";
+    let headers = "Authorization: Bearer k\r\nContent-Type: application/json\r\n";
     let body = body.to_string();
     let answer = super::client::start(
         &server.address,

@@ -275,7 +275,15 @@ fn what_does_not_fit_the_queue_is_turned_away() {
 /// and those who are served get all of their answer.
 #[test]
 fn a_crowd_is_served_or_turned_away() {
-    let server = Server::start(&["--max-num-queued-reqs", "100", "--max-num-seqs", "32"]);
+    let server = Server::start(&[
+        "--max-num-queued-reqs",
+        "100",
+        "--max-num-seqs",
+        "32",
+        // They all come from one address.
+        "--max-connections-per-address",
+        "16384",
+    ]);
     let folder = tempfile::tempdir().unwrap();
     let result = folder.path().join("result.json");
     let output = formwork()
