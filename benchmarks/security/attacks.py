@@ -233,8 +233,8 @@ def finding_6():
 
 def finding_7():
     messages = [{"role": "user", "content": "Hi"}]
-    searches = "{% set s = 'za' * 16000000 %}{% for i in range(600) %}" \
-        "{{ 'zazazazazazazazazazazazazazazazb' in s }}{% endfor %}"
+    searches = "{% set s = messages[0].content * 4000000 %}{% for i in range(2400) %}" \
+        "{{ 'HiHiHiHiHiHiHiHiHiHiHiHiHiHiHiHb' in s }}{% endfor %}"
     doubling = "{% set ns = namespace(s='x' * 1024) %}" \
         "{% for i in range(20) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s|length }}"
     replace = "{% set a = 'x' * 30000 %}{{ a|replace('x', a)|length }}"
@@ -244,7 +244,7 @@ def finding_7():
         ("6,000 brackets", "{{ " + "[" * 6000 + "]" * 6000 + " }}", CHAT, ""),
         ("~ doubled 20 times", doubling, CHAT, ""),
         ("replace 30,000 x 30,000", replace, CHAT, ""),
-        ("600 searches in 32 MB, four times", searches, CHAT, ""),
+        ("2,400 searches in 8 MB, four times", searches, CHAT, ""),
         ("format", "{{ '%2000000000d'|format(1) }}", CHAT, ""),
     ):
         body = {"messages": messages, "chat_template": template}

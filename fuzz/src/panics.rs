@@ -8,9 +8,9 @@ static MESSAGE: Mutex<Option<String>> = Mutex::new(None);
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let print = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            print(panic);
+        // Without a trace of calls, whose names take more memory than inputs may.
+        std::panic::set_hook(Box::new(|panic| {
+            eprintln!("{panic}");
             let message = panic.to_string();
             if let Ok(mut first) = MESSAGE.lock() {
                 first.get_or_insert(message);

@@ -229,7 +229,7 @@ fn check_core(core: &Core) {
     let (reader, writer) = &mut *client;
     let request = EngineCoreRequest {
         request_id: "check".to_owned(),
-        prompt_token_ids: vec![1, 2, 3],
+        prompt_token_ids: [1, 2, 3].into(),
         sampling_params: SamplingParams {
             max_tokens: Some(1),
             ..SamplingParams::default()

@@ -7,7 +7,7 @@
 mod escape;
 
 use std::fs::File;
-use std::io::{IsTerminal, stderr};
+use std::io::stderr;
 use std::sync::Arc;
 
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
@@ -40,12 +40,7 @@ pub fn init(settings: LogSettings) {
     } = settings;
     let filter =
         EnvFilter::try_from_env(filter_variable).unwrap_or_else(|_| EnvFilter::new("info"));
-    let has_colours = !json && file.is_none() && stderr().is_terminal();
-    let escapes = match (json, has_colours) {
-        (true, _) => Escapes::Json,
-        (false, true) => Escapes::HumanInColour,
-        (false, false) => Escapes::Human,
-    };
+    let escapes = if json { Escapes::Json } else { Escapes::Human };
     let writer = match file.map(Arc::new) {
         Some(file) => BoxMakeWriter::new(move || EscapingWriter::new(file.clone(), escapes)),
         None => BoxMakeWriter::new(move || EscapingWriter::new(stderr(), escapes)),
@@ -53,7 +48,8 @@ pub fn init(settings: LogSettings) {
     let subscriber = fmt()
         .with_env_filter(filter)
         .with_target(with_target)
-        .with_ansi(has_colours)
+        // Its colours can't be told from those that a field brings.
+        .with_ansi(false)
         // It would be reported by `eprintln!`, which panics where that can't be written either.
         .log_internal_errors(false)
         .with_writer(writer);

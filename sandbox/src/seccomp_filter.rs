@@ -53,7 +53,7 @@ fn install_all(groups: &[SystemCalls]) -> Result<(), Problem> {
                 for flag in NAMESPACES {
                     when(&mut forbidden, libc::SYS_clone, 0, has(flag))?;
                 }
-                for request in [libc::TIOCSTI as u64, TIOCLINUX] {
+                for request in [TIOCSTI, TIOCLINUX] {
                     when(&mut forbidden, libc::SYS_ioctl, 1, is(request))?;
                 }
             }
@@ -162,6 +162,9 @@ fn install(program: &BpfProgram) -> Result<(), Problem> {
         )))),
     }
 }
+
+/// `TIOCSTI`, by which a program can type into its terminal.
+const TIOCSTI: u64 = 0x5412;
 
 /// `TIOCLINUX`, by which a program can paste into a console.
 const TIOCLINUX: u64 = 0x541C;

@@ -1,5 +1,6 @@
 //! [`Tokenizer`]: one loaded tokenizer with everything that stands beside it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use structured_output::TokenizerInfo;
@@ -67,8 +68,8 @@ impl Tokenizer {
         let invalid = |error: tokenizers::Error| TokenizerError::Invalid {
             message: error.to_string(),
         };
-        let mut inner =
-            tokenizers::Tokenizer::from_bytes(&files.tokenizer_json).map_err(invalid)?;
+        let mut inner = without_panic(|| tokenizers::Tokenizer::from_bytes(&files.tokenizer_json))
+            .map_err(|message| TokenizerError::Invalid { message })?;
         // A file may carry settings of a training run; prompts are never cut or padded here.
         inner.with_truncation(None).map_err(invalid)?;
         inner.with_padding(None);
@@ -121,12 +122,10 @@ impl Tokenizer {
     /// # Errors
     /// [`TokenizerError::Encode`], where the library fails.
     pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, TokenizerError> {
-        match self.inner.encode_fast(text, add_special_tokens) {
-            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-            Err(error) => Err(TokenizerError::Encode {
-                message: error.to_string(),
-            }),
-        }
+        let encoded = without_panic(|| self.inner.encode_fast(text, add_special_tokens));
+        encoded
+            .map(|encoding| encoding.get_ids().to_vec())
+            .map_err(|message| TokenizerError::Encode { message })
     }
 
     /// Whether a text is always encoded as its two parts are, one by one, where it is cut between these
@@ -264,6 +263,14 @@ impl Tokenizer {
     /// Most spaces that decoding drops at a text's start.
     pub(crate) fn leading_spaces(&self) -> usize {
         self.leading_spaces
+    }
+}
+
+/// Calls the `tokenizers` library, which panics on some broken files: that is an error of the file here.
+fn without_panic<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("the tokenizers library panicked on it".to_owned()),
     }
 }
 

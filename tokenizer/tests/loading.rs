@@ -314,6 +314,19 @@ fn an_unsupported_kind_is_refused_by_name() {
 }
 
 #[test]
+fn what_the_library_panics_on_is_an_error() {
+    // A sequence of post-processors is not looked into before a text is encoded.
+    let mut json = llama2_style();
+    json["post_processor"]["special_tokens"] = json!({});
+    json["post_processor"] =
+        json!({"type": "Sequence", "processors": [json["post_processor"].clone()]});
+    let tokenizer = load(&json).unwrap();
+    let error = tokenizer.encode("Hi", true).unwrap_err();
+    assert!(matches!(error, TokenizerError::Encode { .. }), "{error}");
+    assert!(error.to_string().contains("panicked"), "{error}");
+}
+
+#[test]
 fn one_tokenizer_serves_all_threads() {
     fn shared_between_threads<T: Send + Sync>(_: &T) {}
     shared_between_threads(&load(&llama2_style()).unwrap());

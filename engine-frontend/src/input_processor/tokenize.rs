@@ -194,20 +194,16 @@ impl InputProcessor {
         add_generation_prompt: bool,
         cancel: &CancelFlag,
     ) -> Result<String, ValidationError> {
-        // Nobody waits for it any more.
-        if cancel.is_cancelled() {
-            return Err(ValidationError::new("the request was cancelled"));
-        }
         let parameter = match &chat.chat_template {
             Some(_) => "chat_template",
             None => "messages",
         };
-        let rendered = self.render_with(chat, chat.tools.as_deref(), add_generation_prompt);
+        let render = |tools| self.render_with(chat, tools, add_generation_prompt, cancel);
+        let rendered = render(chat.tools.as_deref());
         rendered.map_err(|error| match (error, chat.tools.as_deref()) {
             // Without them it would be a prompt.
             (error @ ChatTemplateError::LimitExceeded { .. }, Some(tools))
-                if !tools.is_empty()
-                    && self.render_with(chat, None, add_generation_prompt).is_ok() =>
+                if !tools.is_empty() && render(None).is_ok() =>
             {
                 let message = format!("tools: {error} with {} tools: send fewer", tools.len());
                 ValidationError::about("tools", message)
@@ -229,6 +225,7 @@ impl InputProcessor {
         chat: &ChatPrompt,
         tools: Option<&[Value]>,
         add_generation_prompt: bool,
+        cancel: &CancelFlag,
     ) -> Result<String, ChatTemplateError> {
         let request = ChatTemplateRequest {
             messages: &chat.messages,
@@ -237,7 +234,7 @@ impl InputProcessor {
             add_generation_prompt,
             chat_template_kwargs: Some(&chat.chat_template_kwargs),
             now: None,
-            cancel: None,
+            cancel: Some(cancel),
         };
         match &chat.chat_template {
             Some(source) => {

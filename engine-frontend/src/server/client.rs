@@ -93,19 +93,24 @@ pub(super) async fn recognize(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let key = request.extensions().get::<Arc<ApiKey>>().cloned();
+    let means = match app.keys.are_required() && key.is_none() {
+        true => &app.strangers,
+        false => &app.clients,
+    };
+    serve_from(&mut request, means);
+    if let (Some(key), Some(client)) = (key, request.extensions().get::<Client>()) {
+        client.connection.set_key(key.id());
+    }
+    next.run(request).await
+}
+
+/// Lets a request take memory from `means`.
+pub(super) fn serve_from(request: &mut Request, means: &Means) {
     let extensions = request.extensions_mut();
     let connection = match extensions.get::<Arc<Connection>>() {
         Some(connection) => connection.clone(),
         None => Connection::unregistered(),
     };
-    let key = extensions.get::<Arc<ApiKey>>();
-    if let Some(key) = key {
-        connection.set_key(key.id());
-    }
-    let means = match app.keys.are_required() && key.is_none() {
-        true => &app.strangers,
-        false => &app.clients,
-    };
     extensions.insert(Client::new(connection, means));
-    next.run(request).await
 }

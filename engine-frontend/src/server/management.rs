@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::api_keys::Scope;
 use super::authenticate::{Need, forbidden, key, need, refuse, unauthorized};
+use super::client::serve_from;
 use super::error::{ApiError, json as json_response};
 use super::request_record::RequestRecord;
 use super::state::AppState;
@@ -43,7 +44,13 @@ pub(super) struct Guard {
     pub(super) is_loopback: bool,
 }
 
-pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State(guard): State<Guard>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    // Clients without a key can't use up what a scraper needs.
+    serve_from(&mut request, &guard.app.clients);
     if request.headers().contains_key(ORIGIN) {
         let message = "the management port is for no web page: the header Origin must be absent";
         let error = ApiError::new(StatusCode::FORBIDDEN, message);

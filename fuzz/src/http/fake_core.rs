@@ -36,6 +36,11 @@ fn serve(stream: Stream) {
     while let Ok(Some(message)) = read(&mut reader) {
         match message {
             EngineCoreRequestType::Add(request) => answer(&request, &mut writer),
+            EngineCoreRequestType::AddMany(siblings) => {
+                for request in siblings.into_requests() {
+                    answer(&request, &mut writer);
+                }
+            }
             EngineCoreRequestType::Utility(call) => {
                 let state = "{\"beats\": 1, \"runnable\": false}";
                 let utility_output = UtilityOutput {
@@ -72,6 +77,7 @@ fn ready() -> EngineCoreReadyResponse {
         num_threads: 1,
         max_num_seqs: 8,
         max_num_batched_tokens: 2048,
+        max_num_queued_reqs: Some(64),
         max_logprobs: 20,
     }
 }

@@ -16,15 +16,13 @@ pub(super) fn allowance(sent: usize) -> u64 {
     FREE_BYTES + BYTES_PER_BYTE * sent as u64
 }
 
-/// A field of `/proc/PID/status` in bytes.
-pub(super) fn status_field(process: i32, name: &str) -> u64 {
-    let path = format!("/proc/{process}/status");
-    let status = std::fs::read_to_string(&path).expect("the process is there");
-    let value = status.lines().find_map(|line| {
+/// A field of `/proc/PID/status` in bytes; `None` of a process that has ended.
+pub(super) fn status_field(process: i32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    status.lines().find_map(|line| {
         let kib = line.strip_prefix(name)?.strip_prefix(':')?;
-        kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    });
-    value.unwrap_or_else(|| panic!("{path} has no {name}")) * 1024
+        Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+    })
 }
 
 /// Peak memory of a frontend and its core, over what they had at the beginning.
@@ -51,14 +49,21 @@ impl Peak {
             let path = PathBuf::from(format!("/proc/{process}/clear_refs"));
             std::fs::write(path, "5").expect("the peak can be reset");
         }
-        let before = processes.iter().map(|id| status_field(*id, "VmRSS")).sum();
+        let before = processes.iter().map(|id| status_field(*id, "VmRSS"));
+        let before = before.sum::<Option<u64>>().expect("both processes run");
         Self { processes, before }
+    }
+
+    /// Bytes that both peaks together are over the beginning; `None` where a process has ended.
+    pub(super) fn try_bytes(&self) -> Option<u64> {
+        let marks = self.processes.iter().map(|id| status_field(*id, "VmHWM"));
+        let peaks = marks.sum::<Option<u64>>()?;
+        Some(peaks.saturating_sub(self.before))
     }
 
     /// Bytes that both peaks together are over the beginning.
     pub(super) fn bytes(&self) -> u64 {
-        let marks = self.processes.iter().map(|id| status_field(*id, "VmHWM"));
-        marks.sum::<u64>().saturating_sub(self.before)
+        self.try_bytes().expect("both processes run")
     }
 
     /// Fails where a request of so many bytes took more than it may.
@@ -79,7 +84,7 @@ impl Peak {
 /// doesn't get.
 pub(super) fn limit_growth(process: i32, bytes: u64) {
     for (resource, field) in [(libc::RLIMIT_DATA, "VmData")] {
-        let limit = status_field(process, field) + bytes;
+        let limit = status_field(process, field).expect("it runs") + bytes;
         let limit = libc::rlimit {
             rlim_cur: limit,
             rlim_max: limit,

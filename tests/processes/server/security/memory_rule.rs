@@ -103,8 +103,9 @@ fn run(start: impl Fn() -> Server) -> Vec<Outcome> {
         let (sent, label) = (case.bytes.len(), case.label.clone());
         let peak = Peak::begin(&server);
         let status = send(&server.address, &case);
-        let has_died = Peak::processes(&server) != processes || status == 0 && !is_up(&server);
-        let memory = if has_died { 0 } else { peak.bytes() };
+        let memory = peak.try_bytes();
+        let has_died = memory.is_none() || Peak::processes(&server) != processes;
+        let memory = memory.unwrap_or_default();
         outcomes.push(Outcome {
             number,
             label,
@@ -119,11 +120,6 @@ fn run(start: impl Fn() -> Server) -> Vec<Outcome> {
         }
     }
     outcomes
-}
-
-/// True if the frontend takes a connection.
-fn is_up(server: &Server) -> bool {
-    TcpStream::connect(&server.address).is_ok()
 }
 
 /// Fails with all that hold for `is_wrong`.
