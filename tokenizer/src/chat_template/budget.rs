@@ -52,6 +52,9 @@ const TRACKED_BYTES: usize = 128;
 /// The most time that a rendering takes. Deterministic limits come before it.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
+/// Work between two looks at the clock: some 10 microseconds.
+const WORK_PER_CLOCK: u64 = 4096;
+
 thread_local! {
     /// The rendering that runs on this thread. Each has a thread of its own; minijinja's hooks for
     /// formatting and its objects have no place to carry one.
@@ -75,6 +78,8 @@ struct Budget {
     namespaces: Vec<Weak<Namespace>>,
     cancel: Option<CancelFlag>,
     deadline: Instant,
+    /// Work until the clock is looked at.
+    until_clock: u64,
 }
 
 /// Runs a rendering with a budget of its own. `input_bytes` is the size of its variables.
@@ -96,6 +101,7 @@ pub(super) fn with_budget<T>(
         namespaces: Vec::new(),
         cancel,
         deadline: Instant::now() + MAX_TIME,
+        until_clock: WORK_PER_CLOCK,
     };
     BUDGET.set(Some(budget));
     let result = render();
@@ -285,12 +291,17 @@ pub(super) fn made_text(value: Value) -> Result<Value, Error> {
 impl Budget {
     fn charge(&mut self, bytes: u64) -> Result<(), Stopped> {
         self.work = self.work.saturating_add(bytes).saturating_add(STEP);
+        self.until_clock = self.until_clock.saturating_sub(bytes.saturating_add(STEP));
         if self.work > self.max_work {
             return Err(Stopped::Limit("the budget of work"));
         }
         if self.cancel.as_ref().is_some_and(CancelFlag::is_cancelled) {
             return Err(Stopped::Cancelled);
         }
+        if self.until_clock > 0 {
+            return Ok(());
+        }
+        self.until_clock = WORK_PER_CLOCK;
         match Instant::now() > self.deadline {
             true => Err(Stopped::Limit("the time of a rendering")),
             false => Ok(()),

@@ -35,6 +35,8 @@ fn add_size(value: &Value, depth: usize, max: u64, bytes: &mut u64) -> Result<()
     let Some(object) = value.as_object() else {
         return Ok(());
     };
+    // An iterator is made for it.
+    *bytes = bytes.saturating_add(ITEM_BYTES);
     if depth > MAX_DEPTH {
         return Err(Stopped::Limit("the nesting of a value"));
     }

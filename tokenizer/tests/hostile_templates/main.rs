@@ -26,21 +26,13 @@ fn compile(source: &str) -> Result<ChatTemplate, ChatTemplateError> {
     template
 }
 
-/// Compiles and renders; no template takes more memory than it may.
+/// Compiles and renders within the memory that a template may take.
 fn render(source: &str) -> Result<String, ChatTemplateError> {
-    rendered(source, source.len(), &ChatTemplateRequest::default())
-}
-
-/// Renders a request of so many bytes.
-fn rendered(
-    source: &str,
-    bytes: usize,
-    request: &ChatTemplateRequest<'_>,
-) -> Result<String, ChatTemplateError> {
-    let (text, most) =
-        allocated::most_held(|| ChatTemplate::new(source, Vec::new())?.render(request));
+    let (text, most) = allocated::most_held(|| {
+        ChatTemplate::new(source, Vec::new())?.render(&ChatTemplateRequest::default())
+    });
     assert!(
-        most <= MAX_MEMORY + MEMORY_PER_BYTE * bytes,
+        most <= MAX_MEMORY + MEMORY_PER_BYTE * source.len(),
         "{most} bytes for {source:.200}"
     );
     text

@@ -2,7 +2,8 @@
 
 use tokenizer::ChatTemplateRequest;
 
-use super::{MAX_SOURCE, compile, render};
+use super::allocated::most_held;
+use super::{MAX_MEMORY, MAX_SOURCE, MEMORY_PER_BYTE, compile, render};
 
 #[test]
 fn the_worst_sources_of_256_kib_are_refused_without_an_overflow() {
@@ -102,7 +103,11 @@ fn sources_just_within_the_limits_compile_and_render() {
         let template = compile(&source);
         let template = template.unwrap_or_else(|error| panic!("{error}: {:.40}", source));
         // `-x` of what is undefined fails, as ever.
-        drop(template.render(&ChatTemplateRequest::default()));
+        let (_, most) = most_held(|| template.render(&ChatTemplateRequest::default()));
+        assert!(
+            most <= MAX_MEMORY + MEMORY_PER_BYTE * source.len(),
+            "{most}"
+        );
     }
 }
 
