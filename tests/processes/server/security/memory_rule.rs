@@ -122,10 +122,20 @@ fn run(start: impl Fn() -> Server) -> Vec<Outcome> {
     outcomes
 }
 
-/// Fails with all that hold for `is_wrong`.
+/// Characters of a wrong request's body that are shown.
+const NUM_SHOWN: usize = 400;
+
+/// Fails with all that hold for `is_wrong`, and how their bodies begin.
 fn none(outcomes: &[Outcome], what: &str, is_wrong: impl Fn(&Outcome) -> bool) {
     let wrong = outcomes.iter().filter(|outcome| is_wrong(outcome));
-    let wrong: Vec<String> = wrong.map(Outcome::line).collect();
+    let shown = |outcome: &Outcome| {
+        let bytes = case(outcome.number, KEY).bytes;
+        let text = String::from_utf8_lossy(&bytes);
+        let body = text.split_once("\r\n\r\n").unwrap_or_default().1;
+        let body: String = body.chars().take(NUM_SHOWN).collect();
+        format!("{}\n    {body}", outcome.line())
+    };
+    let wrong: Vec<String> = wrong.map(shown).collect();
     let all = outcomes.len();
     assert!(
         wrong.is_empty(),
