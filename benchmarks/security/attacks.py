@@ -449,8 +449,9 @@ def finding_15():
                 return read_answer(stream).status
 
         kind, foreign = "Content-Type: application/json", "Origin: http://evil.example"
+        site = "Sec-Fetch-Site: same-origin"
         outcome = (f"no Content-Type {send('127.0.0.1')}; foreign Origin {send('127.0.0.1', kind, foreign)}; "
-                   f"foreign Host {send('evil.example', kind)}; plain {send('127.0.0.1', kind)}")
+                   f"a browser at a foreign Host {send('evil.example', kind, site)}; plain {send('127.0.0.1', kind)}")
         row("15 requests of foreign web pages on 0.0.0.0", 0, None, outcome)
 
 

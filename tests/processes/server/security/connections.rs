@@ -237,6 +237,8 @@ fn web_pages_of_others_are_refused_without_a_key() {
     assert_eq!(status(&address, "Content-Type: text/plain\r\n"), 415);
     let foreign = format!("{json}Origin: http://evil.example\r\n");
     assert_eq!(status(&address, &foreign), 403);
+    let own = format!("{json}Origin: http://{address}\r\n");
+    assert_eq!(status(&address, &own), 200);
     let allowed = format!("{json}Origin: http://page.example\r\n");
     assert_eq!(status(&address, &allowed), 200);
     // A page whose own name is made to lead here: its browser says so, and sends no origin.

@@ -80,8 +80,8 @@ impl Peak {
     }
 }
 
-/// Lets a process have so much more data, in bytes, than it has now. What it asks for beyond that it
-/// doesn't get.
+/// Lets a process have so much more memory to write to, in bytes, than it has now. What it asks for
+/// beyond that it doesn't get. (`ulimit -v` would count what allocators and stacks reserve as well.)
 pub(super) fn limit_growth(process: i32, bytes: u64) {
     for (resource, field) in [(libc::RLIMIT_DATA, "VmData")] {
         let limit = status_field(process, field).expect("it runs") + bytes;
