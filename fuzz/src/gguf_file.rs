@@ -3,6 +3,7 @@
 use gguf::Header;
 use tokenizer::Tokenizer;
 
+use crate::grammars::text;
 use crate::memory::Meter;
 use crate::{Random, model_folder, scratch, tokenizer_json};
 
@@ -54,7 +55,7 @@ pub(crate) fn generate(random: &mut Random) -> Vec<u8> {
         )
         .str(
             "tokenizer.ggml.pre",
-            *random.pick(&["gpt-2", "llama-bpe", "qwen2", "default"]),
+            &text(random, &["gpt-2", "llama-bpe", "qwen2", "default"]),
         )
         .strings("tokenizer.ggml.tokens", &TOKENS)
         .u32("tokenizer.ggml.eos_token_id", 2)
@@ -75,11 +76,14 @@ pub(crate) fn generate(random: &mut Random) -> Vec<u8> {
         );
     }
     if random.once_in(8) {
-        writer.remove(*random.pick(&[
-            "tokenizer.ggml.tokens",
-            "tokenizer.ggml.scores",
-            "tokenizer.ggml.model",
-        ]));
+        writer.remove(&text(
+            random,
+            &[
+                "tokenizer.ggml.tokens",
+                "tokenizer.ggml.scores",
+                "tokenizer.ggml.model",
+            ],
+        ));
     }
     if random.once_in(8) {
         // An array of arrays, or of what has another type.

@@ -66,7 +66,8 @@ fn unsupported(
     }
 }
 
-/// The steps of a sequence in order, those of sequences in it too.
+/// The steps of a sequence in order, those of sequences in it too. The library takes steps without a type,
+/// or with an unknown one, by their members, so a sequence is what has some.
 fn steps<'a>(
     field: &'static str,
     value: Option<&'a Value>,
@@ -75,9 +76,14 @@ fn steps<'a>(
     let mut steps = Vec::new();
     let mut open: Vec<&Value> = value.into_iter().collect();
     while let Some(value) = open.pop() {
-        if value["type"] == "Sequence" {
-            let inner = value[members].as_array().map_or(&[][..], Vec::as_slice);
-            open.extend(inner.iter().rev());
+        // A list would be the members' values in order.
+        if !value.is_object() && !value.is_null() {
+            return Err(unsupported(field, value.to_string(), "objects"));
+        }
+        match &value[members] {
+            Value::Null => {}
+            Value::Array(inner) => open.extend(inner.iter().rev()),
+            other => return Err(unsupported(field, other.to_string(), "lists of steps")),
         }
         // A sequence counts too: thousands of empty ones are within each other.
         steps.push(value);
@@ -93,22 +99,30 @@ fn check_normalizers(normalizer: Option<&Value>) -> Result<(), TokenizerError> {
     let mut growth: u64 = 1;
     for step in steps(FIELD, normalizer, "normalizers")? {
         check_pattern(FIELD, step)?;
+        let has = |field: &str| step.get(field).is_some();
         let text_bytes = |field: &str| step[field].as_str().map_or(0, |text| text.len() as u64);
-        let factor = match step["type"].as_str().unwrap_or_default() {
+        // By type, and by members: a step without a type, or with another, is taken by these.
+        let of_type = match step["type"].as_str().unwrap_or_default() {
             // The longest expansions of Unicode's normal forms in UTF-8.
             "NFC" | "NFD" => 3,
             "NFKC" | "NFKD" => 11,
             // `Ⱥ` becomes a character of three bytes; a byte of a text becomes one of up to two.
             "Lowercase" | "ByteLevel" => 2,
-            // Spaces around each ideograph, and NFD.
-            "BertNormalizer" | "Bert" => 6,
-            // Once for each part of a text between added tokens, so perhaps for each byte.
-            "Prepend" => 1 + text_bytes("prepend"),
-            "Replace" => replace_growth(step, text_bytes("content")),
             "Precompiled" => precompiled_growth(step)?,
+            _ if has("precompiled_charsmap") => precompiled_growth(step)?,
             _ => 1,
         };
-        growth = growth.saturating_mul(factor);
+        // Spaces around each ideograph, and NFD.
+        let of_bert = if has("handle_chinese_chars") { 6 } else { 1 };
+        // Once for each part of a text between added tokens, so perhaps for each byte.
+        let of_prepend = 1 + text_bytes("prepend");
+        let of_replace = match has("pattern") || has("content") {
+            true => replace_growth(step, text_bytes("content")),
+            false => 1,
+        };
+        for factor in [of_type, of_bert, of_prepend, of_replace] {
+            growth = growth.saturating_mul(factor);
+        }
     }
     if growth > MAX_GROWTH {
         return Err(unsupported(

@@ -154,6 +154,25 @@ fn normalizers_that_multiply_a_text_are_refused() {
 }
 
 #[test]
+fn steps_without_a_type_are_counted_by_their_members() {
+    let replace = json!({"type": "Replace", "pattern": {"Regex": "."}, "content": "a".repeat(60)});
+    let mut untyped = replace.clone();
+    untyped.as_object_mut().unwrap().remove("type");
+    let lists = [
+        json!({"normalizers": [replace, replace]}),
+        json!({"type": "Unknown", "normalizers": [replace, replace]}),
+        json!({"type": "Sequence", "normalizers": [untyped, untyped]}),
+        json!({"type": "Strip", "normalizers": [replace, untyped]}),
+    ];
+    for normalizer in lists {
+        let error = refusal("normalizer", normalizer);
+        assert!(error.contains("may make 3600 bytes of one"), "{error}");
+    }
+    let error = refusal("normalizer", json!([[replace, replace]]));
+    assert!(error.ends_with("supported: objects"), "{error}");
+}
+
+#[test]
 fn long_lists_are_refused() {
     let supported = |field: &str, value: Value| {
         let error = refusal(field, value);

@@ -262,7 +262,7 @@ fn filter(random: &mut Random) -> String {
 fn with_arguments(random: &mut Random, of: &[&str]) -> String {
     let mut filter = text(random, of);
     while filter.contains('N') {
-        filter = filter.replacen('N', *random.pick(&NUMBERS), 1);
+        filter = filter.replacen('N', &text(random, &NUMBERS), 1);
     }
     while filter.contains('E') {
         let argument = match random.once_in(3) {

@@ -118,7 +118,7 @@ fn answer(request: &EngineCoreRequest, writer: &mut FrameWriter) {
                 ),
                 false => None,
             },
-            prefill_stats: is_first.then(|| PrefillStats {
+            prefill_stats: is_first.then_some(PrefillStats {
                 num_prompt_tokens: num_prompt_tokens as u32,
                 num_cached_tokens: 0,
             }),

@@ -294,7 +294,7 @@ fn request(random: &mut Random, closes: bool) -> Vec<u8> {
     }
     for _ in 0..random.below(3) {
         if random.once_in(3) {
-            head.push_str(*random.pick(&HEADERS));
+            head.push_str(&text(random, &HEADERS));
             head.push_str("\r\n");
         }
     }
