@@ -245,4 +245,6 @@ fn web_pages_of_others_are_refused_without_a_key() {
     let browser = format!("{json}Sec-Fetch-Site: same-origin\r\n");
     assert_eq!(status("evil.example", &browser), 403);
     assert_eq!(status(&address, &browser), 200);
+    let rebound = format!("{browser}Origin: http://evil.example\r\n");
+    assert_eq!(status("evil.example", &rebound), 403);
 }

@@ -83,17 +83,15 @@ impl Peak {
 /// Lets a process have so much more memory to write to, in bytes, than it has now. What it asks for
 /// beyond that it doesn't get. (`ulimit -v` would count what allocators and stacks reserve as well.)
 pub(super) fn limit_growth(process: i32, bytes: u64) {
-    for (resource, field) in [(libc::RLIMIT_DATA, "VmData")] {
-        let limit = status_field(process, field).expect("it runs") + bytes;
-        let limit = libc::rlimit {
-            rlim_cur: limit,
-            rlim_max: limit,
-        };
-        // SAFETY: the new limit is a valid reference, and no old one is asked for.
-        let result =
-            unsafe { libc::prlimit(process, resource, &raw const limit, std::ptr::null_mut()) };
-        assert_eq!(result, 0, "the limit is set");
-    }
+    let limit = status_field(process, "VmData").expect("it runs") + bytes;
+    let limit = libc::rlimit {
+        rlim_cur: limit,
+        rlim_max: limit,
+    };
+    let none = std::ptr::null_mut();
+    // SAFETY: the new limit is a valid reference, and no old one is asked for.
+    let result = unsafe { libc::prlimit(process, libc::RLIMIT_DATA, &raw const limit, none) };
+    assert_eq!(result, 0, "the limit is set");
 }
 
 /// Touches what any request may use: the buffers of a full step, all of a small cache, the compiler

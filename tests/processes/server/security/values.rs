@@ -231,7 +231,13 @@ fn messages(random: &mut Random, size: usize) -> Value {
     let count = *random.one_of(&[1, 10, 10_000, 100_000]);
     let count = count.min(size / 34 + 1);
     let content = text(random, (size / count).saturating_sub(34));
-    let role = |i: usize| if i % 2 == 0 { "user" } else { "assistant" };
+    let role = |i: usize| {
+        if i.is_multiple_of(2) {
+            "user"
+        } else {
+            "assistant"
+        }
+    };
     let message = |i: usize| match random.once_in(50) {
         true => json!({"role": role(i), "content": [{"type": "text", "text": content}]}),
         false => json!({"role": role(i), "content": content}),
