@@ -14,6 +14,11 @@ use crate::openai::ToolCallFormat;
 /// Waiting requests, where nothing else is said. More are turned away.
 const DEFAULT_MAX_NUM_QUEUED_REQS: u32 = 4096;
 
+/// Largest bodies whose bytes the memory for requests has room for.
+const LARGEST_BODIES: u64 = 8;
+/// The largest body counts as so many bytes at least: a limit on bodies is none on requests in flight.
+const MIN_LARGEST_BODY: u64 = 32 << 20;
+
 /// Serve the OpenAI API over HTTP.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct ServeArgs {
@@ -108,6 +113,10 @@ pub struct ServerArgs {
     /// Largest request body in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, value_parser = clap::value_parser!(u64).range(1024..), help_heading = "Limits")]
     pub max_request_body_size: u64,
+    /// Memory in bytes for requests under way and answers that aren't taken yet. Eight of the largest
+    /// bodies where absent, and 256 MiB at least
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(64 << 20..), help_heading = "Limits")]
+    pub max_request_memory: Option<u64>,
     /// Largest request head in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u64).range(8192..=1 << 30), help_heading = "Limits")]
     pub h11_max_incomplete_event_size: u64,
@@ -232,6 +241,14 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// Bytes for requests under way and answers that aren't taken yet.
+    pub(super) fn max_request_memory(&self) -> u64 {
+        self.max_request_memory.unwrap_or_else(|| {
+            let largest = self.max_request_body_size.max(MIN_LARGEST_BODY);
+            largest.saturating_mul(LARGEST_BODIES)
+        })
+    }
+
     /// Most connections of one address.
     pub(super) fn max_connections_per_address(&self) -> u32 {
         let eighth = (self.max_connections / 8).max(1);

@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::args::ServerArgs;
+use super::authenticate::{Need, need};
 use super::error::ApiError;
 use super::middleware::is_allowed_origin;
 use super::state::AppState;
@@ -26,6 +27,10 @@ pub(super) async fn check_browser(
     request: Request,
     next: Next,
 ) -> Response {
+    // A probe tells a page nothing.
+    if need(request.uri().path()) == Need::Nothing {
+        return next.run(request).await;
+    }
     // No page reaches a Unix domain socket, and none has a key.
     if app.keys.are_required() || app.args.uds.is_some() {
         return next.run(request).await;
@@ -50,6 +55,15 @@ fn check(args: &ServerArgs, own_names: &[String], headers: &HeaderMap) -> Result
             cut_short(&origin)
         )));
     }
+    check_host(args, own_names, headers)
+}
+
+/// Refuses a browser's request by a name that isn't the server's.
+pub(super) fn check_host(
+    args: &ServerArgs,
+    own_names: &[String],
+    headers: &HeaderMap,
+) -> Result<(), ApiError> {
     let Some(host) = headers.get(HOST).filter(|_| is_of_browser(headers)) else {
         return Ok(());
     };

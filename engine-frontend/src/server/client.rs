@@ -23,10 +23,10 @@ pub(super) struct Means {
 }
 
 impl Means {
-    /// For clients that may use the whole server: with a key, or where there are none.
-    pub(super) fn for_clients(max_body: u64) -> Self {
+    /// For clients that may use the whole server: with a key, or where there are none. `memory` is in bytes.
+    pub(super) fn for_clients(memory: u64) -> Self {
         Self {
-            budget: Budget::for_requests(max_body),
+            budget: Budget::for_requests(memory),
             parser: BodyParser::new(usize::MAX),
         }
     }

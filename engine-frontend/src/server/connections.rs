@@ -10,6 +10,7 @@
 
 mod connection;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -220,9 +221,21 @@ impl Open {
         )
     }
 
-    /// Closes the connection of a client without a key that the server has waited for the longest.
+    /// Closes the connection of a client without a key: of the address that has the most of them the one that
+    /// the server has waited for the longest.
     fn close_stranger(&self) -> bool {
-        self.close_first(|c| c.is_stranger(), |c| c.waited_for_since())
+        let mut of_address: HashMap<Option<IpAddr>, usize> = HashMap::new();
+        for connection in self.by_id.values().filter(|c| c.is_stranger()) {
+            *of_address.entry(connection.address()).or_default() += 1;
+        }
+        self.close_first(
+            |c| c.is_stranger(),
+            |c| {
+                let since = c.waited_for_since()?;
+                let count = of_address.get(&c.address()).copied().unwrap_or_default();
+                Some((Reverse(count), since))
+            },
+        )
     }
 
     fn close_first<K: Ord>(

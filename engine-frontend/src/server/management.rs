@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::api_keys::Scope;
 use super::authenticate::{Need, forbidden, key, need, refuse, unauthorized};
+use super::browser::check_host;
 use super::client::serve_from;
 use super::error::{ApiError, json as json_response};
 use super::request_record::RequestRecord;
@@ -54,6 +55,9 @@ pub(super) async fn guard(
     if request.headers().contains_key(ORIGIN) {
         let message = "the management port is for no web page: the header Origin must be absent";
         let error = ApiError::new(StatusCode::FORBIDDEN, message);
+        return refuse(&request, error.into_response());
+    }
+    if let Err(error) = check_host(&guard.app.args, &guard.app.own_names, request.headers()) {
         return refuse(&request, error.into_response());
     }
     let key = key(request.headers()).and_then(|key| guard.app.keys.find(key));

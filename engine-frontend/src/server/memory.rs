@@ -7,10 +7,6 @@ use axum::body::Bytes;
 
 use super::connections::Connection;
 
-/// Largest bodies whose bytes the budget for requests has room for.
-const LARGEST_BODIES: u64 = 8;
-/// The largest body counts as so many bytes at least: a limit on bodies is none on requests in flight.
-const MIN_LARGEST_BODY: u64 = 32 << 20;
 /// Bytes for all requests and answers of clients without a key, where there are keys. With
 /// [`HEADS`](Self::HEADS) and the connections of such clients it is 64 MiB.
 const STRANGERS_BYTES: u64 = 24 << 20;
@@ -56,12 +52,9 @@ impl Budget {
         Self(Arc::new(Pot { pool, size, taken }))
     }
 
-    /// The budget for requests, whose bodies have at most `max_body` bytes.
-    pub(super) fn for_requests(max_body: u64) -> Self {
-        let size = max_body
-            .max(MIN_LARGEST_BODY)
-            .saturating_mul(LARGEST_BODIES);
-        Self::new(Pool::Requests, size)
+    /// The budget for requests.
+    pub(super) fn for_requests(bytes: u64) -> Self {
+        Self::new(Pool::Requests, bytes)
     }
 
     /// The budget for clients without a key.

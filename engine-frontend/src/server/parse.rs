@@ -89,8 +89,7 @@ pub(super) fn no_memory(share: &Share) -> ApiError {
         StatusCode::SERVICE_UNAVAILABLE,
         format!(
             "requests under way and answers that wait for their clients take {} MiB together, which is \
-             all that the server has for them (for clients with a key, or where there are none, it is 8 \
-             of the largest, see --max-request-body-size); try again later",
+             all that the server has for them (see --max-request-memory); try again later",
             share.budget().size() >> 20
         ),
     )

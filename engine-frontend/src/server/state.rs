@@ -60,7 +60,7 @@ impl AppState {
             started: unix_time(),
             load: Load::default(),
             connections: Connections::new(Limits::new(&args, has_keys)),
-            clients: Means::for_clients(args.max_request_body_size),
+            clients: Means::for_clients(args.max_request_memory()),
             strangers: Means::for_strangers(),
             own_names: own_names(),
             draining: AtomicBool::new(false),

@@ -90,6 +90,15 @@ async fn clients_without_a_key_have_places_of_their_own() {
     assert!(!is_closed(&places[0].connection).await);
     places.clear();
     assert_eq!(all.open().num_strangers, 1);
+    // One that came first is left alone while another address has more.
+    let honest = all.enter(address(2)).await.unwrap();
+    for _ in 0..MAX_STRANGERS + 10 {
+        places.push(all.enter(address(1)).await.unwrap());
+    }
+    assert!(!is_closed(&honest.connection).await);
+    assert!(is_closed(&places[0].connection).await);
+    drop(honest);
+    places.clear();
     // Where there are no keys nobody lacks one.
     let all = connections(16_384, 16_384, false);
     for _ in 0..=MAX_STRANGERS {
