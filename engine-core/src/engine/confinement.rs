@@ -104,7 +104,10 @@ mod tests {
         let keep = (model, Access::MakeFiles);
         assert_eq!(added(&Confine::Connected, &config), [read.clone(), keep]);
         config.weight_cache = false;
-        assert_eq!(added(&Confine::Connected, &config), [read.clone()]);
+        assert_eq!(
+            added(&Confine::Connected, &config),
+            std::slice::from_ref(&read)
+        );
         let listening = Confine::Listening("/run/formwork/core.sock".into());
         let socket = ("/run/formwork".into(), Access::RemoveFiles);
         assert_eq!(added(&listening, &config), [read, socket]);

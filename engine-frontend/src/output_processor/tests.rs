@@ -205,7 +205,7 @@ fn logprobs_follow_the_tokens() {
     });
     let mut first = output("r", "a", None);
     first.new_logprobs = Some(LogprobsLists {
-        logprob_token_ids: vec![vec![97, 120]].into(),
+        logprob_token_ids: vec![vec![97, 120]],
         logprobs: vec![vec![-1.0, -0.5]],
         sampled_token_ranks: vec![2],
     });
@@ -223,7 +223,7 @@ fn logprobs_follow_the_tokens() {
     // Of two tokens, the one behind the stop string is dropped with its row.
     let mut second = output("r", "bc", None);
     second.new_logprobs = Some(LogprobsLists {
-        logprob_token_ids: vec![vec![98, 98], vec![99, 99]].into(),
+        logprob_token_ids: vec![vec![98, 98], vec![99, 99]],
         logprobs: vec![vec![-2.0, -2.0], vec![-4.0, -4.0]],
         sampled_token_ranks: vec![1, 1],
     });

@@ -156,7 +156,11 @@ fn no_number_of_hostile_requests_makes_the_metrics_large() {
         let number = (i / 20) % (ROUTES.len() + 1);
         let route = ROUTES.get(number).copied();
         // Each route has one method.
-        let own = if number % 2 == 0 { "GET" } else { "POST" };
+        let own = if number.is_multiple_of(2) {
+            "GET"
+        } else {
+            "POST"
+        };
         let status = match method == own {
             true => STATUSES[(i / 360) % STATUSES.len()],
             false => REFUSED[(i / 360) % REFUSED.len()],

@@ -57,24 +57,34 @@ fn a_prompt_far_beyond_the_context_is_refused_before_it_is_tokenized() {
 #[test]
 fn answers_share_their_request() {
     let server = server(&[]);
-    let ids: Vec<u32> = (0..20_000).map(|id| id % 4000).collect();
+    let ids: Vec<u32> = (0..4000).collect();
+    let bias: serde_json::Map<String, Value> =
+        ids.iter().map(|id| (id.to_string(), json!(1))).collect();
     let property = |i: usize| (format!("property_{i}"), json!({"type": "string"}));
     let properties: serde_json::Map<String, Value> = (0..600).map(property).collect();
     let schema = json!({"type": "object", "properties": properties});
     for (n, field, value) in [
-        (16_384, "allowed_token_ids", json!(ids)),
-        (4096, "stop_token_ids", json!(ids)),
-        (4096, "logprob_token_ids", json!(ids)),
-        (4096, "bad_words", json!(vec!["word"; 5000])),
-        (4096, "guided_json", schema.clone()),
-        (4096, "prompt", json!("a ".repeat(1500))),
+        (4096, "allowed_token_ids", json!(ids)),
+        (4096, "logit_bias", json!(bias)),
+        (4096, "stop_token_ids", json!(ids[1000..2000])),
+        (4096, "bad_words", json!(vec!["word"; 100])),
+        // As many as may wait for a grammar.
+        (1024, "guided_json", schema.clone()),
+        (4096, "prompt", json!("a ".repeat(500))),
     ] {
         let mut body = json!({"prompt": "Hi", "max_tokens": 1, "n": n});
+        if field == "guided_json" {
+            // The shortest answer is "{}".
+            body["max_tokens"] = json!(4);
+        }
         body[field] = value;
-        checked(&server, COMPLETIONS, &body);
+        let wanted = (200, Value::Null);
+        assert_eq!(checked(&server, COMPLETIONS, &body), wanted, "{field}");
         body["n"] = json!(4);
-        body["prompt"] = json!(vec!["Hi"; 1024]);
-        checked(&server, COMPLETIONS, &body);
+        body["prompt"] = json!(vec!["Hi"; n / 4]);
+        assert_eq!(checked(&server, COMPLETIONS, &body), wanted, "{field}");
+        body["n"] = json!(16_384);
+        assert_eq!(checked(&server, COMPLETIONS, &body).0, 503, "{field}");
     }
     let tool = |i: usize| {
         let function = json!({"name": format!("f{i}"), "parameters": schema});
@@ -116,10 +126,20 @@ fn stop_strings_are_at_most_1_kib_each_and_16_kib_together() {
 #[test]
 fn long_lists_of_tokens_cost_no_more_than_their_bytes() {
     let server = server(&[]);
-    let ids: Vec<u32> = (0..900_000).map(|id| id % 4000).collect();
-    for field in ["allowed_token_ids", "stop_token_ids"] {
+    for (field, len, wanted) in [
+        ("allowed_token_ids", 4000, 200),
+        ("allowed_token_ids", 900_000, 400),
+        ("stop_token_ids", 1000, 200),
+        ("stop_token_ids", 900_000, 400),
+    ] {
+        // 0 to 3999, again and again.
+        let ids: Vec<u32> = (0..len).map(|id| id % 4000).collect();
         let mut body = json!({"prompt": "Hi", "max_tokens": 2, "n": 64});
         body[field] = json!(ids);
-        checked(&server, COMPLETIONS, &body);
+        let (status, param) = checked(&server, COMPLETIONS, &body);
+        assert_eq!(status, wanted, "{field}");
+        if wanted == 400 {
+            assert_eq!(param, field);
+        }
     }
 }
