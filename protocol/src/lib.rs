@@ -34,6 +34,7 @@ mod config;
 pub mod handshake;
 mod output;
 mod request;
+mod request_type;
 mod sampling_params;
 mod shared;
 mod siblings;
@@ -56,7 +57,8 @@ pub use output::{
     EngineDead, FinishReason, LogprobsLists, PrefillStats, RequestError, RequestErrorCode,
     StopReason,
 };
-pub use request::{EngineCoreRequest, EngineCoreRequestType};
+pub use request::EngineCoreRequest;
+pub use request_type::EngineCoreRequestType;
 pub use sampling_params::{
     LogprobsMode, RepetitionDetection, RequestOutputKind, SamplingParams, ThinkingTokens,
 };
