@@ -98,19 +98,20 @@ pub(super) async fn recognize(
         true => &app.strangers,
         false => &app.clients,
     };
-    serve_from(&mut request, means);
-    if let (Some(key), Some(client)) = (key, request.extensions().get::<Client>()) {
-        client.connection.set_key(key.id());
+    let connection = serve_from(&mut request, means);
+    if let Some(key) = key {
+        connection.set_key(key.id());
     }
     next.run(request).await
 }
 
-/// Lets a request take memory from `means`.
-pub(super) fn serve_from(request: &mut Request, means: &Means) {
+/// Lets a request take memory from `means`; returns its connection.
+pub(super) fn serve_from(request: &mut Request, means: &Means) -> Arc<Connection> {
     let extensions = request.extensions_mut();
     let connection = match extensions.get::<Arc<Connection>>() {
         Some(connection) => connection.clone(),
         None => Connection::unregistered(),
     };
-    extensions.insert(Client::new(connection, means));
+    extensions.insert(Client::new(connection.clone(), means));
+    connection
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::server::support::{Server, eventually, formwork};
+use crate::server::support::{Server, eventually};
 
 /// Finding 17: control characters of the C1 set and of bidirectional text reached logs as they were.
 #[test]
@@ -19,17 +19,7 @@ fn logs_are_one_line_each_and_plain() {
             "--max-log-len",
             "500",
         ];
-        let mut command = formwork();
-        command.args([
-            "serve",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--threads",
-            "1",
-        ]);
-        let server = Server::spawn(command.args(flags));
+        let server = Server::start(&flags);
         let hostile = "\u{9b}31m\u{202e}\u{2066}\u{1b}[31m\u{7f}\nINFO forged";
         let body = json!({"prompt": hostile, "model": hostile});
         assert_eq!(server.post("/v1/completions", &body).status, 404);
