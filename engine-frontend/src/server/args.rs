@@ -102,7 +102,7 @@ pub struct ServerArgs {
     /// JSON list; ["*"] is all
     #[arg(long, value_name = "JSON", default_value = "[]", value_parser = json_list)]
     pub allowed_hosts: JsonList,
-    /// Don't serve /openapi.json
+    /// Don't serve /docs and /openapi.json
     #[arg(long)]
     pub disable_fastapi_docs: bool,
 
