@@ -34,6 +34,9 @@ pub struct BatchArgs {
     /// Replace an output file that has something in it
     #[arg(long, requires = "output_file", conflicts_with = "resume")]
     pub overwrite: bool,
+    /// Exit with 1 where a line has an error for its result. The other lines are answered all the same
+    #[arg(long, conflicts_with = "prompts")]
+    pub fail_on_error: bool,
     /// Most answers in the engine at the same time; twice --max-num-seqs where absent
     #[arg(long, value_name = "N", conflicts_with = "prompts", value_parser = human_readable_int(1_u32..=65_536))]
     pub max_inflight: Option<u32>,
