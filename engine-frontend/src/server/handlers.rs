@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::api_keys::ApiKey;
 use super::body::{BodyLimits, read_json};
-use super::client::Client;
+use super::client::{Client, owner};
 use super::connections::Busy;
 use super::error::{ApiError, held_json, json as json_response};
 use super::memory::Share;
@@ -126,6 +126,7 @@ impl<'a> Call<'a> {
                     None => Vec::new(),
                 },
                 caller_salt: key.and_then(|key| key.cache_salt.clone()),
+                owner: owner(request),
                 usage: RequestRecord::of(request).usage.clone(),
             },
             deadline: match app.args.request_timeout {
