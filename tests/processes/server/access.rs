@@ -496,3 +496,37 @@ fn a_hostile_request_id_cannot_forge_a_log() {
         assert!(line.is_ascii(), "{line}");
     }
 }
+
+/// Requests that wait in the core, as the key `two` sees them.
+fn num_waiting(server: &Server) -> f64 {
+    let metrics = ask(&server.address, "two", "GET", "/metrics", "").finish();
+    let line = metrics
+        .body
+        .lines()
+        .find(|line| line.starts_with("vllm:num_requests_waiting{"));
+    let value = line.and_then(|line| line.rsplit(' ').next());
+    value.and_then(|value| value.parse().ok()).unwrap_or(0.0)
+}
+
+#[test]
+fn a_flood_of_one_key_does_not_queue_before_another_key() {
+    let flags = [
+        "--api-key",
+        "one",
+        "--api-key",
+        "two",
+        "--max-num-seqs",
+        "4",
+    ];
+    let server = Server::start(&flags);
+    let flood = json!({"prompt": "a", "n": 1000, "max_tokens": 400, "ignore_eos": true, "temperature": 1.0});
+    let path = "/v1/completions";
+    let _flood = ask(&server.address, "one", "POST", path, &flood.to_string());
+    eventually("the flood waits", || num_waiting(&server) > 500.0);
+    let body =
+        json!({"prompt": "b", "n": 3, "max_tokens": 4, "ignore_eos": true, "temperature": 1.0});
+    let answer = ask(&server.address, "two", "POST", path, &body.to_string()).finish();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // Four of a thousand answers at a time: it would have been behind nearly all of them.
+    assert!(num_waiting(&server) > 500.0);
+}
