@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args, CommandFactory};
+use clap::{ArgAction, Args};
 use engine_frontend::{frontend_runtime, human_readable_int};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -158,9 +158,7 @@ struct SamplingArgs {
 pub(crate) fn chat(args: &ChatArgs) -> anyhow::Result<ExitCode> {
     if args.trust.is_given() && args.url.is_none() {
         let problem = "--cacert and --insecure are about the server of --url, and none is given";
-        let mut cli = crate::Cli::command();
-        cli.error(ErrorKind::MissingRequiredArgument, problem)
-            .exit();
+        crate::usage_error("chat", ErrorKind::MissingRequiredArgument, problem);
     }
     let constraint = args.constraint.constraint()?;
     let runtime = frontend_runtime().context("can't start the async runtime")?;
@@ -255,7 +253,9 @@ async fn converse(
             Some(Command::Unknown(_)) if !is_terminal => {}
             Some(command) => {
                 let told = obey(command, conversation);
-                screen.note(&told.unwrap_or_else(|error| format!("error: {error:#}")));
+                screen.note(
+                    &told.unwrap_or_else(|error| format!("error: {}", crate::said_once(&error))),
+                );
                 continue;
             }
             None if line.trim().is_empty() => continue,
@@ -264,7 +264,7 @@ async fn converse(
         let answered = once(conversation, screen, interrupts, &line).await;
         if is_terminal {
             if let Err(error) = answered {
-                screen.note(&format!("error: {error:#}"));
+                screen.note(&format!("error: {}", crate::said_once(&error)));
             }
             continue;
         }
