@@ -4,7 +4,7 @@
 
 use protocol::StructuredOutputsParams;
 use structured_output::{
-    CancelFlag, CompileEffort, CompileError, MaskRef, MatcherError, RenewError,
+    CancelFlag, CompileEffort, CompileError, MaskRef, MatcherError, RenewError, TokenizerInfo,
 };
 
 /// Compiles constraints. Shared by the compile threads.
@@ -146,6 +146,9 @@ pub trait StructuredOutputGrammar: Send {
     /// # Errors
     /// A limit.
     fn find_jump_forward_string(&self) -> Result<String, MatcherError>;
+
+    /// The vocabulary that it is written in.
+    fn tokenizer_info(&self) -> &TokenizerInfo;
 
     /// Whether the text could stop here.
     fn is_completed(&self) -> bool;

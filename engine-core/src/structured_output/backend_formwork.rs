@@ -130,6 +130,10 @@ impl StructuredOutputGrammar for FormworkGrammar {
         self.matcher.next_token_mask()
     }
 
+    fn tokenizer_info(&self) -> &TokenizerInfo {
+        self.compiler.tokenizer_info()
+    }
+
     fn next_token_mask_within(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
         self.matcher.next_token_mask_within(num_tokens)
     }

@@ -59,6 +59,11 @@ pub struct StructuredOutputRequest {
     pub(super) is_cut_short: bool,
     /// Whether the last token that there was room for came to the end of the text.
     pub(super) is_whole_at_limit: bool,
+    /// True if loops within strings are looked for: the request says nothing of repetition itself.
+    pub(super) is_repetition_watched: bool,
+    /// True while a string that repeats itself is led to its end.
+    pub(super) is_closing_string: bool,
+    pub(super) has_closed_repetition: bool,
 }
 
 /// What became of a token.
@@ -129,6 +134,9 @@ impl StructuredOutputRequest {
             was_led_to_end: false,
             is_cut_short: false,
             is_whole_at_limit: false,
+            is_repetition_watched: params.repetition_detection.is_none(),
+            is_closing_string: false,
+            has_closed_repetition: false,
         }
     }
 
@@ -225,6 +233,9 @@ impl StructuredOutputRequest {
     }
 
     fn answer_mask(&mut self, tokens_left: u32) -> Result<MaskRef, MatcherError> {
+        if let Some(closing) = self.closing_mask()? {
+            return Ok(closing);
+        }
         let mask = self.grammar.next_token_mask()?;
         if !self.complete_within_max_tokens || self.grammar.is_terminated() {
             return Ok(mask);

@@ -243,6 +243,10 @@ impl StructuredOutputGrammar for OddGrammar {
         self.real.validate_tokens(token_ids)
     }
 
+    fn tokenizer_info(&self) -> &TokenizerInfo {
+        self.real.tokenizer_info()
+    }
+
     fn next_token_mask_within(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
         self.real.next_token_mask_within(num_tokens)
     }
