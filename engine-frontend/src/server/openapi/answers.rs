@@ -20,7 +20,12 @@ pub(super) fn schemas() -> Map<String, Value> {
         "index": count,
         "finish_reason": {"enum": ["stop", "length", "tool_calls", "abort", "error", "repetition"]},
         "stop_reason": {"type": ["string", "integer", "null"]},
-        "structured_output_complete": {"type": "boolean"},
+        "structured_output_complete": {
+            "type": "boolean",
+            "description": "Under a constraint: true if the answer is a whole text of it",
+        },
+        "structured_output_completed_by_budget": completed_by_budget(),
+        "structured_output_repetition_closed": repetition_closed(),
         "token_ids": ids,
     });
     let prompt_logprobs = json!({"type": "array", "items": {"type": ["object", "null"]}});
@@ -181,6 +186,22 @@ fn answer(name: &str, required: &[&str], parts: &[Value]) -> (String, Value) {
     (name.to_owned(), schema)
 }
 
+fn completed_by_budget() -> Value {
+    json!({
+        "const": true,
+        "description": "Present where max_tokens led the answer to its end: it is whole, and may say \
+                        less than the model would have",
+    })
+}
+
+fn repetition_closed() -> Value {
+    json!({
+        "const": true,
+        "description": "Present where a string of the answer repeated itself and was closed, see \
+                        repetition_detection",
+    })
+}
+
 fn or_null(schema: Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
@@ -206,7 +227,10 @@ fn response(text: &Value, count: &Value) -> Value {
             "model": text, "output": {"type": "array", "items": item},
             "parallel_tool_calls": {"type": "boolean"}, "tools": {"type": "array"},
             "usage": {"type": ["object", "null"]}, "error": {"type": ["object", "null"]},
-            "incomplete_details": {"type": ["object", "null"]}, "metadata": {"type": "object"},
+            "incomplete_details": {"type": ["object", "null"]},
+            "structured_output_completed_by_budget": completed_by_budget(),
+            "structured_output_repetition_closed": repetition_closed(),
+            "metadata": {"type": "object"},
             "temperature": {"type": "number"}, "top_p": {"type": "number"},
         },
     })
