@@ -418,6 +418,42 @@ impl GrammarMatcher {
             })
     }
 
+    /// The tokens that begin the texts of the fewest tokens, where a search of `max_steps` finds that
+    /// `num_tokens` are enough for these, stop token included; a stop token where the text may end. `None`
+    /// where it doesn't, and under grammars that are not JSON's or regular.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn next_token_mask_of_fewest(
+        &self,
+        num_tokens: u32,
+        max_steps: u64,
+    ) -> Result<Option<MaskRef>, MatcherError> {
+        if self.place.terminated {
+            return Ok(Some(self.stop_mask()));
+        }
+        let state = self.place.state;
+        let found = self
+            .grammar
+            .engine()
+            .run(&self.allowance, |automaton, fuel| {
+                let mut own = fuel.part(max_steps);
+                let granted = own.left();
+                let found = automaton.tokens_toward_fewest(state, &mut own);
+                fuel.burn(granted - own.left())?;
+                Ok(found.unwrap_or(None))
+            })?;
+        let Some((_, mut tokens)) = found.filter(|(fewest, _)| *fewest <= num_tokens) else {
+            return Ok(None);
+        };
+        if tokens.is_empty() {
+            return Ok(Some(self.stop_mask()));
+        }
+        let info = self.grammar.tokenizer_info();
+        tokens.retain(|&id| !info.is_stop_token(id) && !self.is_own_stop_token(id));
+        Ok((!tokens.is_empty()).then(|| self.mask_of_tokens(tokens)))
+    }
+
     /// How many bytes a short completion has; 0 after termination. Costs less than
     /// [`GrammarMatcher::min_tokens_to_complete`], which walks all of that completion: a first look
     /// where many tokens are left.

@@ -134,6 +134,15 @@ pub trait StructuredOutputGrammar: Send {
         Ok(None)
     }
 
+    /// The tokens that begin the texts of the fewest tokens, where `num_tokens` are enough for these, stop
+    /// token included. `None` where little work doesn't find them.
+    ///
+    /// # Errors
+    /// A limit.
+    fn next_token_mask_of_fewest(&self, _num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
+        Ok(None)
+    }
+
     /// Whether the text's next byte is given, whatever token writes it. Looks at no vocabulary.
     ///
     /// # Errors

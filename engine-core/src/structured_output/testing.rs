@@ -263,6 +263,10 @@ impl StructuredOutputGrammar for OddGrammar {
         self.real.min_tokens_bound()
     }
 
+    fn next_token_mask_of_fewest(&self, num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
+        self.real.next_token_mask_of_fewest(num_tokens)
+    }
+
     fn fewest_tokens_to_complete(&self) -> Result<Option<u32>, MatcherError> {
         self.real.fewest_tokens_to_complete()
     }
