@@ -13,6 +13,7 @@ mod deployment;
 mod errors;
 mod faults;
 mod fields;
+mod first_steps;
 mod isolation;
 mod responses;
 mod security;

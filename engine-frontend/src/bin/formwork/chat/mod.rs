@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use engine_frontend::frontend_runtime;
+use engine_frontend::{frontend_runtime, human_readable_int};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -133,7 +133,7 @@ impl ConstraintArgs {
 #[command(next_help_heading = "Sampling")]
 struct SamplingArgs {
     /// Most tokens of an answer
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = human_readable_int(1_u32..))]
     max_tokens: Option<u32>,
     /// 0 always takes the likeliest token
     #[arg(long, value_name = "T")]
