@@ -12,6 +12,7 @@ use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
+use crate::lexical::OutOfFuel;
 use crate::mask::{Mask, MaskRef};
 use history::History;
 
@@ -414,7 +415,7 @@ impl GrammarMatcher {
                 let granted = own.left();
                 let fewest = automaton.fewest_tokens_of_all(state, &mut own);
                 fuel.burn(granted - own.left())?;
-                Ok(fewest.unwrap_or(None))
+                within_search(fewest, granted, max_steps)
             })
     }
 
@@ -441,7 +442,7 @@ impl GrammarMatcher {
                 let granted = own.left();
                 let found = automaton.tokens_toward_fewest(state, &mut own);
                 fuel.burn(granted - own.left())?;
-                Ok(found.unwrap_or(None))
+                within_search(found, granted, max_steps)
             })?;
         let Some((_, mut tokens)) = found.filter(|(fewest, _)| *fewest <= num_tokens) else {
             return Ok(None);
@@ -556,4 +557,17 @@ fn mask_of_ids(ids: Vec<u32>, vocab_size: usize) -> Mask {
         words[id as usize / 32] |= 1 << (id % 32);
     }
     Mask::from_words(words, ids.len())
+}
+
+/// What a search found that may take `max_steps` and was granted so many of them. One that ends early has
+/// found nothing, unless it was granted too few: then it is asked again with more.
+fn within_search<T>(
+    found: Result<Option<T>, OutOfFuel>,
+    granted: u64,
+    max_steps: u64,
+) -> Result<Option<T>, OutOfFuel> {
+    match found {
+        Err(error) if granted < max_steps => Err(error),
+        found => Ok(found.unwrap_or(None)),
+    }
 }

@@ -159,7 +159,12 @@ impl StructuredOutputRequest {
                     // A longer text may take fewer tokens: it is looked for where the shortest doesn't fit.
                     let may_not_fit = max_tokens.is_some_and(|max_tokens| shortest > max_tokens);
                     let fewest = match may_not_fit {
-                        true => self.grammar.fewest_tokens_to_complete().ok().flatten(),
+                        true => match self.grammar.fewest_tokens_to_complete() {
+                            Err(MatcherError::AllowanceSpent) => {
+                                return Err(MatcherError::AllowanceSpent);
+                            }
+                            found => found.ok().flatten(),
+                        },
                         false => None,
                     };
                     match fewest {

@@ -11,7 +11,7 @@ const MAX_REPEATS: usize = 64;
 
 const NOTE: &str = r#"{
     "type": "object",
-    "properties": {"text": {"type": "string"}, "stars": {"type": "integer"}},
+    "properties": {"text": {"type": "string"}, "stars": {"enum": [1, 2, 3]}},
     "required": ["text", "stars"],
     "additionalProperties": false
 }"#;
@@ -46,7 +46,11 @@ fn a_string_that_repeats_itself_is_closed_and_the_answer_goes_on() {
         assert!(answer.repetition_closed && !answer.completed_by_budget);
         let text = engine.text(&answer);
         let note: Value = serde_json::from_str(&text).unwrap();
-        let written = note["text"].as_str().unwrap().matches("instructions").count();
+        let written = note["text"]
+            .as_str()
+            .unwrap()
+            .matches("instructions")
+            .count();
         assert_eq!(written, MAX_REPEATS, "{text}");
         assert!(note["stars"].is_i64(), "{text}");
         texts.push(text);

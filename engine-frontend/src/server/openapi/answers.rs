@@ -20,12 +20,9 @@ pub(super) fn schemas() -> Map<String, Value> {
         "index": count,
         "finish_reason": {"enum": ["stop", "length", "tool_calls", "abort", "error", "repetition"]},
         "stop_reason": {"type": ["string", "integer", "null"]},
-        "structured_output_complete": {
-            "type": "boolean",
-            "description": "Under a constraint: true if the answer is a whole text of it",
-        },
-        "structured_output_completed_by_budget": completed_by_budget(),
-        "structured_output_repetition_closed": repetition_closed(),
+        "structured_output_complete": {"type": "boolean"},
+        "structured_output_completed_by_budget": {"const": true},
+        "structured_output_repetition_closed": {"const": true},
         "token_ids": ids,
     });
     let prompt_logprobs = json!({"type": "array", "items": {"type": ["object", "null"]}});
@@ -186,22 +183,6 @@ fn answer(name: &str, required: &[&str], parts: &[Value]) -> (String, Value) {
     (name.to_owned(), schema)
 }
 
-fn completed_by_budget() -> Value {
-    json!({
-        "const": true,
-        "description": "Present where max_tokens led the answer to its end: it is whole, and may say \
-                        less than the model would have",
-    })
-}
-
-fn repetition_closed() -> Value {
-    json!({
-        "const": true,
-        "description": "Present where a string of the answer repeated itself and was closed, see \
-                        repetition_detection",
-    })
-}
-
 fn or_null(schema: Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
@@ -228,8 +209,8 @@ fn response(text: &Value, count: &Value) -> Value {
             "parallel_tool_calls": {"type": "boolean"}, "tools": {"type": "array"},
             "usage": {"type": ["object", "null"]}, "error": {"type": ["object", "null"]},
             "incomplete_details": {"type": ["object", "null"]},
-            "structured_output_completed_by_budget": completed_by_budget(),
-            "structured_output_repetition_closed": repetition_closed(),
+            "structured_output_completed_by_budget": {"const": true},
+            "structured_output_repetition_closed": {"const": true},
             "metadata": {"type": "object"},
             "temperature": {"type": "number"}, "top_p": {"type": "number"},
         },

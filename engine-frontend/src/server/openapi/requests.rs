@@ -125,11 +125,6 @@ fn sampling_of_tokens() -> Map<String, Value> {
         "logprob_token_ids": ids,
         "repetition_detection": {
             "type": "object",
-            "description": "Ends the answer (finish_reason repetition) where its last tokens are one \
-                            pattern of min_pattern_size to max_pattern_size tokens, min_count times. \
-                            max_pattern_size 0 turns detection off. Without this field a constrained \
-                            answer has each string closed that repeats at most 32 tokens 64 times, see \
-                            structured_output_repetition_closed",
             "properties": {
                 "max_pattern_size": count(), "min_pattern_size": count(), "min_count": count(),
             },
@@ -381,13 +376,7 @@ fn structured_outputs() -> Value {
         .collect();
     let mut properties = constraint;
     properties.extend(fields(json!({
-        "whitespace": {
-            "enum": ["usual", "flexible", "spaced", "compact"],
-            "description": "White space in JSON. usual (the default): none or one space after : and ,, \
-                            and line breaks with at most 16 spaces where pretty printers have them. \
-                            flexible: wherever JSON allows it, one space or a line break with at most \
-                            64 spaces. spaced: a space after : and ,. compact: none",
-        },
+        "whitespace": {"enum": ["usual", "flexible", "spaced", "compact"]},
         "whitespace_pattern": text,
         "disable_any_whitespace": flag,
         "disable_additional_properties": flag,
