@@ -196,7 +196,8 @@ impl InputProcessor {
         let constraint = request.sampling_params.structured_outputs.clone();
         constraint.is_some_and(|mut constraint| {
             // Which is done once more before the check.
-            self.structured_outputs.apply(&mut constraint);
+            self.structured_outputs
+                .apply(&mut constraint, request.whitespace_field.is_some());
             self.checker.is_check_due(&constraint)
         })
     }
@@ -324,7 +325,8 @@ impl InputProcessor {
         let Some(constraint) = &mut params.structured_outputs else {
             return Ok(None);
         };
-        self.structured_outputs.apply(constraint);
+        self.structured_outputs
+            .apply(constraint, request.whitespace_field.is_some());
         let field = request.constraint_field.clone().unwrap_or_else(|| {
             let kind = constraint.constraint.kind();
             format!("structured_outputs.{kind}")

@@ -105,6 +105,8 @@ impl OutputProcessor {
                 callers_fields: callers_fields.clone(),
                 model_stop_token_ids: stop_token_ids.clone(),
                 structured_output_complete: None,
+                completed_by_budget: false,
+                repetition_closed: false,
                 detokenizer: detokenizer.clone(),
                 budget: budget.clone(),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),

@@ -314,6 +314,12 @@ pub struct ChatCompletionResponseChoice {
     /// stop string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
+    /// `true` where `max_tokens` led the answer to its end; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_completed_by_budget: bool,
+    /// `true` where a string that repeated itself was closed; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_repetition_closed: bool,
     /// The answer's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,

@@ -43,6 +43,12 @@ pub struct CompletionResponseStreamChoice {
     /// Under a constraint, in the last piece: whether the answer is a whole text of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
+    /// `true` where `max_tokens` led the answer to its end; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_completed_by_budget: bool,
+    /// `true` where a string that repeated itself was closed; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_repetition_closed: bool,
     /// These tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -91,6 +97,12 @@ pub struct ChatCompletionResponseStreamChoice {
     /// Under a constraint, in the last piece: whether the answer is a whole text of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
+    /// `true` where `max_tokens` led the answer to its end; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_completed_by_budget: bool,
+    /// `true` where a string that repeated itself was closed; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_repetition_closed: bool,
     /// These tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,

@@ -171,12 +171,14 @@ impl CompletionRequest {
         request_id: &str,
         defaults: &DefaultSamplingParams,
     ) -> Vec<GenerateRequest> {
-        // Where nothing says otherwise a completion has 16 tokens.
+        // Where nothing says otherwise a completion has 16 tokens. Few constraints have a whole text in so
+        // few: under one it may fill the context.
         let base = defaults.to_sampling_params();
         let max_tokens = match self.common.max_tokens {
             // The engine always generates; the one token is left out of the answer.
             Some(0) if self.echo => Some(1),
             Some(max_tokens) => Some(max_tokens),
+            None if self.common.constraint.is_some() => defaults.max_tokens,
             None => base.max_tokens,
         };
         let mut requests = Vec::new();
@@ -233,6 +235,12 @@ pub struct CompletionResponseChoice {
     /// string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
+    /// `true` where `max_tokens` led the answer to its end; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_completed_by_budget: bool,
+    /// `true` where a string that repeated itself was closed; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_repetition_closed: bool,
     /// The answer's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -343,6 +351,19 @@ mod tests {
         let request = CompletionRequest::from_json(json!({"prompt": "a"})).unwrap();
         let plain = request.to_generate_requests("x", &DefaultSamplingParams::default());
         assert_eq!(plain[0].sampling_params.max_tokens, Some(16));
+        let body = json!({"prompt": "a", "structured_outputs": {"json_object": true}});
+        let constrained = CompletionRequest::from_json(body).unwrap();
+        let max_tokens = |defaults: DefaultSamplingParams| {
+            constrained.to_generate_requests("x", &defaults)[0]
+                .sampling_params
+                .max_tokens
+        };
+        assert_eq!(max_tokens(DefaultSamplingParams::default()), None);
+        let configured = DefaultSamplingParams {
+            max_tokens: Some(40),
+            ..DefaultSamplingParams::default()
+        };
+        assert_eq!(max_tokens(configured), Some(40));
         let defaults = DefaultSamplingParams {
             temperature: Some(0.6),
             top_k: Some(20),

@@ -56,3 +56,12 @@ pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_choice::ToolChoice;
 pub use tool_format::ToolCallFormat;
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};
+
+/// For fields of answers that only say what is unusual.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}

@@ -476,7 +476,9 @@ fn take_repetition_detection(
     #[serde(deny_unknown_fields)]
     struct Spelling {
         max_pattern_size: u32,
+        #[serde(default)]
         min_pattern_size: u32,
+        #[serde(default)]
         min_count: u32,
     }
     let spelled: Option<Spelling> = fields.take("repetition_detection")?;

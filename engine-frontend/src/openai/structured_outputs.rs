@@ -169,6 +169,21 @@ impl Gathered {
         value: Value,
     ) -> Result<(), ValidationError> {
         match name {
+            "whitespace" => {
+                let whitespace = match value.as_str() {
+                    Some("usual") => Whitespace::Usual,
+                    Some("flexible") => Whitespace::Flexible,
+                    Some("spaced") => Whitespace::Spaced,
+                    Some("compact") => Whitespace::Compact,
+                    _ => {
+                        let message = format!(
+                            "{field} must be \"usual\", \"flexible\", \"spaced\" or \"compact\""
+                        );
+                        return Err(ValidationError::field(field, &value, message));
+                    }
+                };
+                self.set_whitespace(field, whitespace)
+            }
             "whitespace_pattern" => {
                 let pattern: String = parse(&field, value)?;
                 let whitespace = match pattern.as_str() {

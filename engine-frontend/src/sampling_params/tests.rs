@@ -76,8 +76,9 @@ fn repetition_detection_edges() {
         })
     };
     assert_eq!(with(4, 1, 2), "accepted");
-    assert_eq!(with(0, 0, 2), "repetition_detection.max_pattern_size");
-    assert_eq!(with(4, 0, 2), "repetition_detection.min_pattern_size");
+    // As in vLLM: off, and 1.
+    assert_eq!(with(0, 0, 0), "accepted");
+    assert_eq!(with(4, 0, 2), "accepted");
     assert_eq!(with(4, 5, 2), "repetition_detection.min_pattern_size");
     assert_eq!(with(4, 1, 1), "repetition_detection.min_count");
 }

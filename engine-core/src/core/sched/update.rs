@@ -200,6 +200,12 @@ impl Scheduler {
                 .grammar()
                 .map(StructuredOutputRequest::is_completed),
             complete_after: std::mem::take(&mut request.unsent_complete_after),
+            completed_by_budget: request
+                .grammar()
+                .is_some_and(StructuredOutputRequest::was_led_to_end),
+            repetition_closed: request
+                .grammar()
+                .is_some_and(StructuredOutputRequest::has_closed_repetition),
             no_time_to_think: false,
         })
     }
@@ -242,6 +248,10 @@ impl Scheduler {
             request.unsent_token_ids.push(token_id);
             if let Some(stop) = check_stop(request, self.max_model_len) {
                 return Ok(Some(stop));
+            }
+            // What is sampled behind it was to go on with the loop.
+            if request.close_repetition() {
+                break;
             }
             // After a token of a draft as after any other: what is sampled behind it is not what comes.
             let is_last = index + 1 == sampled_token_ids.len();

@@ -186,6 +186,8 @@ fn chat_choice(
         },
         stop_reason: completion.stop_reason.as_ref().map(stop_reason),
         structured_output_complete: completion.structured_output_complete,
+        structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
+        structured_output_repetition_closed: completion.structured_output_repetition_closed,
         token_ids: (request.common.return_token_ids).then_some(completion.token_ids),
     }
 }

@@ -78,6 +78,8 @@ impl ChatPieces {
                 finish_reason: None,
                 stop_reason: None,
                 structured_output_complete: None,
+                structured_output_completed_by_budget: false,
+                structured_output_repetition_closed: false,
                 token_ids: None,
             };
             let prompt_token_ids = (index == 0 && self.request.common.return_token_ids)
@@ -154,6 +156,8 @@ impl ChatPieces {
             finish_reason: finish_reason(&completion, &self.request.tool_choice, has_calls),
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
             structured_output_complete: completion.structured_output_complete,
+            structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
+            structured_output_repetition_closed: completion.structured_output_repetition_closed,
             token_ids: self
                 .request
                 .common

@@ -65,6 +65,8 @@ impl CompletionPieces {
             finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
             structured_output_complete: completion.structured_output_complete,
+            structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
+            structured_output_repetition_closed: completion.structured_output_repetition_closed,
             token_ids: common.return_token_ids.then_some(token_ids),
             prompt_token_ids,
         }

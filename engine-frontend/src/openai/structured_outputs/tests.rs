@@ -186,6 +186,27 @@ fn white_space_by_pattern() {
 }
 
 #[test]
+fn white_space_by_name() {
+    let with = |name: Value| json!({"structured_outputs": {"json": {}, "whitespace": name}});
+    for (name, expected) in [
+        ("usual", Whitespace::Usual),
+        ("flexible", Whitespace::Flexible),
+        ("spaced", Whitespace::Spaced),
+        ("compact", Whitespace::Compact),
+    ] {
+        let constraint = read(with(json!(name))).unwrap().unwrap();
+        assert_eq!(constraint.params.whitespace, expected);
+        let field = constraint.whitespace_field.as_deref();
+        assert_eq!(field, Some("structured_outputs.whitespace"));
+    }
+    for wrong in [json!("wide"), json!(1)] {
+        let error = refused(with(wrong));
+        let field = error.parameter.as_deref();
+        assert_eq!(field, Some("structured_outputs.whitespace"));
+    }
+}
+
+#[test]
 fn exactly_one_constraint() {
     let error = refused(json!({"guided_regex": "a", "response_format": {"type": "json_object"}}));
     assert_eq!(

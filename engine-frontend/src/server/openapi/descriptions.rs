@@ -152,7 +152,9 @@ pub(super) const REQUESTS: &[Description] = &[
     ),
     (
         "repetition_detection",
-        "Ends an answer that repeats itself, with finish_reason repetition.",
+        "Ends an answer that repeats itself, with finish_reason repetition. max_pattern_size 0 turns \
+         detection off. Without this field each string of a constrained answer that repeats at most 32 \
+         tokens 64 times is closed, see structured_output_repetition_closed.",
     ),
     ("max_pattern_size", "Longest pattern looked for, in tokens."),
     (
@@ -400,6 +402,12 @@ pub(super) const REQUESTS: &[Description] = &[
         "Free text with tagged parts, each of a shape of its own.",
     ),
     (
+        "whitespace",
+        "White space in JSON. usual (the default): nothing or one space after : and ,, and line breaks \
+         with at most 16 spaces where pretty printers break. flexible: wherever JSON allows it, one \
+         space or a line break with at most 64 spaces. spaced: a space after : and ,. compact: none.",
+    ),
+    (
         "whitespace_pattern",
         "A regular expression for white space in JSON; empty: none at all.",
     ),
@@ -484,6 +492,16 @@ pub(super) const ANSWERS: &[Description] = &[
     (
         "structured_output_complete",
         "True if the text is a whole text of the constraint.",
+    ),
+    (
+        "structured_output_completed_by_budget",
+        "Present where max_tokens led the answer to its end: it is whole, and may say less than the \
+         model would have.",
+    ),
+    (
+        "structured_output_repetition_closed",
+        "Present where a string of the answer repeated itself and was closed, see \
+         repetition_detection.",
     ),
     ("token_ids", "The answer's tokens."),
     ("prompt_token_ids", "The prompt's tokens."),

@@ -128,7 +128,7 @@ fn sampling_of_tokens() -> Map<String, Value> {
             "properties": {
                 "max_pattern_size": count(), "min_pattern_size": count(), "min_count": count(),
             },
-            "required": ["max_pattern_size", "min_pattern_size", "min_count"],
+            "required": ["max_pattern_size"],
             "additionalProperties": false,
         },
         "thinking_token_budget": {"type": "integer", "minimum": -1, "maximum": MAX_U32},
@@ -376,6 +376,7 @@ fn structured_outputs() -> Value {
         .collect();
     let mut properties = constraint;
     properties.extend(fields(json!({
+        "whitespace": {"enum": ["usual", "flexible", "spaced", "compact"]},
         "whitespace_pattern": text,
         "disable_any_whitespace": flag,
         "disable_additional_properties": flag,
