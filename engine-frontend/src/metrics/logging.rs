@@ -61,16 +61,18 @@ impl Interval {
         iteration: &IterationStats,
     ) {
         self.num_generation_tokens += iteration.num_generation_tokens;
+        let has_scheduled = scheduler.is_some_and(|stats| stats.num_scheduled_tokens > 0);
+        // Of a core with several frontends, one gets the scheduler's report.
+        if has_scheduled || iteration.num_generation_tokens > 0 {
+            self.since.get_or_insert(self.last_tick);
+            self.last_step = Some(now);
+        }
         let Some(scheduler) = scheduler else { return };
         self.num_prompt_tokens += u64::from(scheduler.num_prompt_tokens);
         self.num_running_reqs = scheduler.num_running_reqs;
         self.num_waiting_reqs = scheduler.num_waiting_reqs;
         self.kv_cache_usage = scheduler.kv_cache_usage;
         self.prefix_cache.observe(scheduler.prefix_cache_stats);
-        if scheduler.num_scheduled_tokens > 0 {
-            self.since.get_or_insert(self.last_tick);
-            self.last_step = Some(now);
-        }
     }
 
     /// The line, and the next interval's begin. `None` where nothing happened: the engine is idle.
@@ -255,6 +257,11 @@ mod tests {
         clock
             .interval
             .step_ended(now, Some(&report), &IterationStats::default());
-        assert!(clock.line(10, 1).unwrap().contains("no step has ended for 10.0 s"));
+        assert!(
+            clock
+                .line(10, 1)
+                .unwrap()
+                .contains("no step has ended for 10.0 s")
+        );
     }
 }

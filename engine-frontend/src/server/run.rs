@@ -1,7 +1,7 @@
 //! The life of the server's process.
 
-use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
