@@ -14,6 +14,7 @@ mod errors;
 mod faults;
 mod fields;
 mod isolation;
+mod logs;
 mod responses;
 mod security;
 mod support;

@@ -15,7 +15,7 @@ fn logprobs(rows: u32) -> LogprobsLists {
 #[test]
 fn prompt_tokens_count_in_the_step_that_computes_them() {
     let mut scheduler = scheduler(config(100, 4), 40);
-    let mut stats = |scheduler: &mut Scheduler| {
+    let stats = |scheduler: &mut Scheduler| {
         let outputs = step_outputs(scheduler, 7);
         let stats = outputs.into_values().find_map(|of| of.scheduler_stats);
         let stats = stats.unwrap();
