@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use protocol::FinishReason;
+
 use super::audit_log::{AuditLine, AuditLog};
 use super::request_record::RequestRecord;
 use crate::openai::ErrorInfo;
@@ -45,6 +47,11 @@ impl RequestEnd {
     fn log(&self, key: Option<&str>, status: u16, duration: f64) {
         let usage = &self.record.usage;
         let client = self.client.map(|client| client.to_string());
+        // Answers that have not ended when nobody takes them any more are aborted soon after.
+        let is_cut_off = self.error.is_none() && usage.prompt_tokens() > 0;
+        let finish_reason = usage
+            .finish_reasons()
+            .or_else(|| is_cut_off.then(|| FinishReason::Abort.as_str().to_owned()));
         tracing::info!(
             request_id = &*self.request_id,
             client = client.as_deref(),
@@ -55,7 +62,7 @@ impl RequestEnd {
             duration,
             prompt_tokens = usage.prompt_tokens(),
             completion_tokens = usage.completion_tokens(),
-            finish_reason = usage.finish_reasons().as_deref(),
+            finish_reason = finish_reason.as_deref(),
             error = self.error.as_deref(),
             "request"
         );

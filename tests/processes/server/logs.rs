@@ -147,5 +147,4 @@ fn a_cache_that_is_only_reserved_says_so() {
     let says = || std::fs::read_to_string(&log).unwrap();
     let expected = "--kv-cache-memory-bytes (reserved; memory is taken as it fills)";
     eventually("the summary is there", || says().contains(expected));
-    assert!(says().contains("KV cache   16 MiB for "), "{}", says());
 }
