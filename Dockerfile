@@ -14,6 +14,8 @@ FROM debian:bookworm-slim
 COPY --from=build /src/target/release/formwork /src/target/release/formwork-batch /src/target/release/formwork-engine-core /usr/local/bin/
 RUN useradd --system --uid 10001 --user-group --no-create-home formwork
 USER 10001:10001
+# Published ports lead to all of the container's addresses.
+ENV FORMWORK_HOST=0.0.0.0
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 # For the health check, which asks the server that holds this file.

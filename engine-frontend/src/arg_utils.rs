@@ -1,5 +1,7 @@
 //! The engine's command-line flags, shared by every executable that starts an engine.
 
+mod human_readable;
+
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
@@ -9,6 +11,7 @@ use protocol::{
 };
 use serde::Deserialize;
 
+pub use self::human_readable::human_readable_int;
 use crate::error::ValidationError;
 use crate::json_problem::json_problem;
 use crate::openai::DefaultSamplingParams;
@@ -70,17 +73,17 @@ pub struct EngineArgs {
     #[arg(long, value_enum, default_value_t = BackendArg::Cpu)]
     pub backend: BackendArg,
     /// Longest sequence, prompt and output together; what the model was made for where absent
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TOKENS", value_parser = human_readable_int(1_u32..))]
     pub max_model_len: Option<u32>,
     /// Most requests that run at the same time; 256 where absent, or --max-num-batched-tokens
     /// where that is less
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_parser = human_readable_int(1_u32..=65_536))]
     pub max_num_seqs: Option<u32>,
     /// Most tokens of one step, over all requests
-    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = human_readable_int(1_u32..=1_048_576))]
     pub max_num_batched_tokens: u32,
     /// Most tokens of one prompt per step while others run; 0 is off
-    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 0, value_parser = human_readable_int(0_u32..))]
     pub long_prefill_token_threshold: u32,
     /// Share the KV blocks of equal prefixes (the default)
     #[arg(long, action = ArgAction::SetTrue, overrides_with = "no_enable_prefix_caching")]
@@ -98,10 +101,10 @@ pub struct EngineArgs {
     #[arg(long, value_name = "TOKENS", default_value_t = 16, value_parser = block_size)]
     pub block_size: u32,
     /// KV blocks, instead of as many as the memory holds
-    #[arg(long, alias = "num-gpu-blocks-override", value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    #[arg(long, alias = "num-gpu-blocks-override", value_name = "N", value_parser = human_readable_int(2_u32..))]
     pub num_blocks_override: Option<u32>,
     /// Memory for keys and values in bytes; chosen from what is free where absent
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = human_readable_int(1_u64..))]
     pub kv_cache_memory_bytes: Option<u64>,
     /// Number format of keys and values
     #[arg(long, value_enum, default_value_t = KvCacheDtypeArg::Auto)]
@@ -111,10 +114,10 @@ pub struct EngineArgs {
     pub watermark: f64,
     /// Most requests that wait, beyond those that one of the next steps begins; one more is refused.
     /// Where absent a server has 4096, and others no limit
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = human_readable_int(1_u32..))]
     pub max_num_queued_reqs: Option<u32>,
     /// Most prompt tokens of waiting requests; a request beyond is refused. No limit where absent
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "TOKENS", value_parser = human_readable_int(1_u64..))]
     pub max_num_queued_tokens: Option<u64>,
     /// Which waiting request is next
     #[arg(long, value_enum, default_value_t = PolicyArg::Fcfs)]
@@ -126,7 +129,7 @@ pub struct EngineArgs {
     #[arg(long, value_enum, default_value_t = LogprobsModeArg::RawLogprobs)]
     pub logprobs_mode: LogprobsModeArg,
     /// Compute threads; one per available core where absent
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = human_readable_int(1_u32..=1024))]
     pub threads: Option<u32>,
     /// Let the system move compute threads between cores also where there is one for each core
     #[arg(long)]

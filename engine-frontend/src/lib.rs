@@ -63,6 +63,7 @@ mod unique_json;
 
 pub use arg_utils::{
     BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
+    human_readable_int,
 };
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use detokenizer::{IncrementalDetokenizer, StopStringMatch, ThinkingSplit};

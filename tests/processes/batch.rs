@@ -530,3 +530,43 @@ fn a_file_that_may_not_grow_is_an_error_where_it_is_written() {
         "{told}"
     );
 }
+
+/// Three requests under two names, and two lines that are none.
+fn a_batch_with_errors() -> Batch {
+    let request = requests(1, 2);
+    let input = format!("{request}{request}not json\n{}\n{request}", "{}");
+    Batch::new(&input)
+}
+
+#[test]
+fn failed_lines_and_names_that_come_twice_are_told() {
+    let batch = a_batch_with_errors();
+    let output = batch.run(&[]);
+    assert_eq!(output.status.code(), Some(0));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("2 of 5 lines failed; the first: line 3: the line is not a JSON object"),
+        "{told}"
+    );
+    assert!(
+        told.contains("2 lines with a custom_id that an earlier line has, such as \"request-0\""),
+        "{told}"
+    );
+    assert_eq!(batch.results().len(), 5);
+}
+
+#[test]
+fn fail_on_error_is_the_exit_code_and_changes_no_result() {
+    let batch = a_batch_with_errors();
+    let output = batch.run(&["--fail-on-error"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("error: 2 of 5 lines failed, and --fail-on-error was given"),
+        "{told}"
+    );
+    assert_eq!(batch.results().len(), 5);
+    // With all lines answered there is nothing to fail.
+    let output = Batch::new(&requests(2, 2)).run(&["--fail-on-error"]);
+    assert_eq!(output.status.code(), Some(0));
+}

@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Parser};
 
 use super::error::BatchError;
-use crate::arg_utils::EngineArgs;
+use crate::arg_utils::{EngineArgs, human_readable_int};
 use crate::sampling_params::{MAX_N_SEQUENCES, SAMPLING_EPS};
 use crate::startup::StartupError;
 
@@ -34,8 +34,11 @@ pub struct BatchArgs {
     /// Replace an output file that has something in it
     #[arg(long, requires = "output_file", conflicts_with = "resume")]
     pub overwrite: bool,
+    /// Exit with 1 where a line has an error for its result. The other lines are answered all the same
+    #[arg(long, conflicts_with = "prompts")]
+    pub fail_on_error: bool,
     /// Most answers in the engine at the same time; twice --max-num-seqs where absent
-    #[arg(long, value_name = "N", conflicts_with = "prompts", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", conflicts_with = "prompts", value_parser = human_readable_int(1_u32..=65_536))]
     pub max_inflight: Option<u32>,
     /// Show no progress; what was done is still said at the end
     #[arg(long, conflicts_with = "prompts")]
@@ -57,7 +60,7 @@ pub struct BatchArgs {
         value_name = "N",
         conflicts_with = "input_file",
         default_value_t = 256,
-        value_parser = clap::value_parser!(u32).range(1..)
+        value_parser = human_readable_int(1_u32..)
     )]
     pub max_tokens: u32,
     /// Temperature of answers to --prompt; the model's own default where absent, 0 is greedy
@@ -94,7 +97,7 @@ pub struct BatchArgs {
         value_name = "N",
         conflicts_with = "input_file",
         default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_N_SEQUENCES))
+        value_parser = human_readable_int(1_u32..=MAX_N_SEQUENCES)
     )]
     pub n: u32,
     /// A string that ends an answer to --prompt; may be repeated

@@ -118,6 +118,14 @@ pub enum BatchError {
         /// How to go on.
         advice: &'static str,
     },
+    /// `--fail-on-error`, and lines have errors for their results.
+    #[error("{failed} of {} failed, and --fail-on-error was given", count(*.lines, "line"))]
+    LinesFailed {
+        /// Lines with an error.
+        failed: u64,
+        /// Lines of this run.
+        lines: u64,
+    },
     /// A prompt has no answer.
     #[error(transparent)]
     Generate(#[from] GenerateError),

@@ -216,11 +216,14 @@ impl BatchRequestOutput {
         }
     }
 
-    /// Whether the caller got what was asked for.
-    pub fn is_success(&self) -> bool {
-        self.response
-            .as_ref()
-            .is_some_and(|response| response.status_code == 200)
+    /// Why the caller didn't get what was asked for; `None` for an answer.
+    pub fn error_message(&self) -> Option<&str> {
+        if let Some(error) = &self.error {
+            return Some(&error.message);
+        }
+        let response = self.response.as_ref()?;
+        let message = response.body.pointer("/error/message");
+        (response.status_code != 200).then(|| message.and_then(Value::as_str).unwrap_or("an error"))
     }
 }
 

@@ -10,6 +10,7 @@
 //! `--max-inflight`) and of bytes ([`RunnerConfig::max_held_bytes`]).
 
 mod args;
+mod custom_ids;
 mod error;
 mod input;
 mod line;
@@ -22,6 +23,7 @@ mod runner;
 mod serve;
 
 pub use args::BatchArgs;
+pub use custom_ids::CustomIds;
 pub use error::BatchError;
 pub use input::{InputLine, InputReader, MAX_LINE_BYTES};
 pub use line::{BadLine, BatchRequestInput, BatchRequestOutput, BatchResponseData, BatchUrl};

@@ -8,6 +8,11 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use logging::Pace;
 
+use super::custom_ids::CustomIds;
+use super::resume::ResumePoint;
+use super::runner::LineResult;
+use crate::terminal_text::for_terminal;
+
 /// Time between two lines where there is no terminal.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -23,6 +28,8 @@ pub struct Progress {
     written: u64,
     resumed: u64,
     failed: u64,
+    first_error: Option<String>,
+    custom_ids: CustomIds,
 }
 
 impl fmt::Debug for Progress {
@@ -35,12 +42,11 @@ impl fmt::Debug for Progress {
 }
 
 impl Progress {
-    /// Starts at `resumed` lines of a former run, which are `offset` bytes of the input's
-    /// `total_bytes` (unknown for a pipe). `num_generation_tokens` counts tokens since the start.
+    /// Starts where a former run ended, in an input of `total_bytes` (unknown for a pipe).
+    /// `num_generation_tokens` counts tokens since the start.
     pub fn new(
         total_bytes: Option<u64>,
-        resumed: u64,
-        offset: u64,
+        former: &ResumePoint,
         num_generation_tokens: impl Fn() -> u64 + Send + 'static,
     ) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
@@ -55,7 +61,7 @@ impl Progress {
             if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style);
             }
-            bar.set_position(offset);
+            bar.set_position(former.input_offset);
             bar.reset_eta();
             bar
         });
@@ -67,9 +73,11 @@ impl Progress {
             is_hidden: false,
             started: now,
             pace: Pace::new(LOG_INTERVAL, now),
-            written: resumed,
-            resumed,
+            written: former.done,
+            resumed: former.done,
             failed: 0,
+            first_error: None,
+            custom_ids: former.custom_ids.clone(),
         }
     }
 
@@ -101,9 +109,15 @@ impl Progress {
     }
 
     /// A line was written; the input is answered up to `end_offset`.
-    pub fn line_written(&mut self, end_offset: u64, success: bool) {
+    pub fn line_written(&mut self, end_offset: u64, result: LineResult) {
         self.written += 1;
-        self.failed += u64::from(!success);
+        if let Some(error) = result.error {
+            self.failed += 1;
+            self.first_error.get_or_insert(error);
+        }
+        if let Some(custom_id) = result.custom_id {
+            self.custom_ids.add(&custom_id);
+        }
         if let Some(bar) = &self.bar {
             bar.set_position(end_offset);
         }
@@ -162,15 +176,19 @@ impl Progress {
             bar.finish_and_clear();
         }
         self.print(&self.summary());
-        if let Some(failures) = self.failures() {
-            self.print(&failures);
+        let problems = [self.failures(), self.custom_ids.duplicates()];
+        for problem in problems.iter().flatten() {
+            self.print(problem);
         }
     }
 
     /// What a person should know who doesn't read every answer.
     fn failures(&self) -> Option<String> {
         let lines = count(self.written - self.resumed, "line");
-        (self.failed > 0).then(|| format!("{} of {lines} failed", self.failed))
+        let first = self.first_error.as_ref()?;
+        let which = if self.failed == 1 { "" } else { "; the first" };
+        let first = for_terminal(first);
+        Some(format!("{} of {lines} failed{which}: {first}", self.failed))
     }
 
     fn print(&self, message: &str) {
@@ -208,13 +226,25 @@ pub(super) fn count(number: u64, what: &str) -> String {
 mod tests {
     use super::*;
 
+    fn line(custom_id: &str, error: Option<&str>) -> LineResult {
+        LineResult {
+            bytes: Vec::new(),
+            custom_id: Some(custom_id.to_owned()),
+            error: error.map(str::to_owned),
+        }
+    }
+
     #[test]
     fn a_line_says_how_far_it_is_and_how_long_it_takes() {
         let total = Arc::<OnceLock<u64>>::default();
-        let mut progress = Progress::new(None, 10, 0, || 300).with_total(total.clone());
-        progress.bar = None;
-        for line in 0..5 {
-            progress.line_written(line, line != 3);
+        let former = ResumePoint {
+            done: 10,
+            ..ResumePoint::default()
+        };
+        let mut progress = Progress::new(None, &former, || 300).with_total(total.clone());
+        for offset in 0..5 {
+            let error = (offset == 3).then_some("no");
+            progress.line_written(offset, line("a", error));
         }
         let now = progress.started + Duration::from_secs(20);
         assert_eq!(
@@ -236,7 +266,7 @@ mod tests {
     #[test]
     fn before_the_first_line_nobody_knows_how_long_it_takes() {
         let total = Arc::new(OnceLock::from(7));
-        let progress = Progress::new(None, 0, 0, || 0).with_total(total);
+        let progress = Progress::new(None, &ResumePoint::default(), || 0).with_total(total);
         let now = progress.started + Duration::from_secs(10);
         assert_eq!(
             progress.state(now, true),
@@ -246,23 +276,32 @@ mod tests {
 
     #[test]
     fn what_failed_in_this_run_is_told_at_the_end() {
-        let mut progress = Progress::new(None, 3, 0, || 1);
+        let former = ResumePoint {
+            done: 3,
+            ..ResumePoint::default()
+        };
+        let mut progress = Progress::new(None, &former, || 1);
         assert!(
             progress
                 .summary()
                 .starts_with("3 lines (3 from before), 0 errors, 1 token, ")
         );
-        progress.line_written(1, true);
+        progress.line_written(1, line("a", None));
         assert_eq!(progress.failures(), None);
-        progress.line_written(2, false);
-        assert_eq!(progress.failures().as_deref(), Some("1 of 2 lines failed"));
-        let mut progress = Progress::new(None, 0, 0, || 0);
-        progress.line_written(1, false);
-        assert_eq!(progress.failures().as_deref(), Some("1 of 1 line failed"));
+        progress.line_written(2, line("b", Some("line 5: no")));
+        assert_eq!(
+            progress.failures().as_deref(),
+            Some("1 of 2 lines failed: line 5: no")
+        );
+        progress.line_written(3, line("c", Some("line 6: no")));
+        assert_eq!(
+            progress.failures().as_deref(),
+            Some("2 of 3 lines failed; the first: line 5: no")
+        );
         assert!(
             progress
                 .summary()
-                .starts_with("1 line, 1 error, 0 tokens, ")
+                .starts_with("6 lines (3 from before), 2 errors, 1 token, ")
         );
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::custom_ids::CustomIds;
 use super::error::BatchError;
 use super::input::InputReader;
 use super::line::{BatchRequestInput, BatchRequestOutput};
@@ -15,7 +16,7 @@ use crate::json_problem::json_problem;
 const RESULT_START: &[u8] = br#"{"id":"batch_req_"#;
 
 /// Where to go on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ResumePoint {
     /// Results that are complete.
     pub done: u64,
@@ -25,6 +26,8 @@ pub struct ResumePoint {
     pub input_offset: u64,
     /// The model that they name; `None` where all are errors.
     pub model: Option<String>,
+    /// Their names.
+    pub custom_ids: CustomIds,
 }
 
 /// What of a result tells which input line it answers, and with which model.
@@ -109,6 +112,9 @@ pub fn resume(
             }
             (None, Some(_)) => point.model = model,
             _ => {}
+        }
+        if let Some(custom_id) = &head.custom_id {
+            point.custom_ids.add(custom_id);
         }
         point.done += 1;
         point.length += read as u64;

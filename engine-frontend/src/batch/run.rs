@@ -108,7 +108,7 @@ async fn run_file(
         .ok()
         .filter(std::fs::Metadata::is_file)
         .map(|metadata| metadata.len());
-    let mut progress = Progress::new(total_bytes, point.done, point.input_offset, {
+    let mut progress = Progress::new(total_bytes, &point, {
         let engine = engine.clone();
         move || engine.num_generation_tokens()
     });
@@ -151,7 +151,13 @@ async fn run_file(
     let written = progress.written();
     let advice = output.advice();
     match end? {
-        RunEnd::Complete => Ok(()),
+        RunEnd::Complete => match progress.failed() {
+            failed @ 1.. if args.fail_on_error => Err(BatchError::LinesFailed {
+                failed,
+                lines: written - point.done,
+            }),
+            _ => Ok(()),
+        },
         RunEnd::Interrupted => Err(BatchError::Interrupted { written, advice }),
         RunEnd::EngineDead(error) => Err(BatchError::EngineDead {
             error,
@@ -223,7 +229,8 @@ async fn serve_to_bytes(
         String::new()
     };
     let output = lines.serve(line).await?;
-    let success = output.is_success();
+    let custom_id = output.custom_id.clone();
+    let error = output.error_message().map(str::to_owned);
     let bytes = if as_text {
         text_of(&question, &output).into_bytes()
     } else {
@@ -231,7 +238,11 @@ async fn serve_to_bytes(
         bytes.push(b'\n');
         bytes
     };
-    Ok(LineResult { bytes, success })
+    Ok(LineResult {
+        bytes,
+        custom_id,
+        error,
+    })
 }
 
 /// What a person would call the question of a line.
@@ -277,11 +288,7 @@ fn text_of(question: &str, output: &BatchRequestOutput) -> String {
             text.push('\n');
         }
     }
-    let api_error = body
-        .and_then(|body| body.pointer("/error/message"))
-        .and_then(Value::as_str);
-    let line_error = output.error.as_ref().map(|error| error.message.as_str());
-    if let Some(error) = line_error.or(api_error) {
+    if let Some(error) = output.error_message() {
         text.push_str(&format!("error: {error}\n"));
     }
     text.push('\n');

@@ -43,8 +43,10 @@ pub struct RunnerConfig {
 pub struct LineResult {
     /// What is written, its newline included.
     pub bytes: Vec<u8>,
-    /// Whether the caller got what was asked for.
-    pub success: bool,
+    /// The line's `custom_id`, where it has one.
+    pub custom_id: Option<String>,
+    /// Why the caller didn't get what was asked for.
+    pub error: Option<String>,
 }
 
 /// How a run ended. In every case the output holds complete lines only, in input order.
@@ -158,7 +160,7 @@ where
             {
                 held_bytes -= result.bytes.len();
                 output.write_line(&result.bytes)?;
-                progress.line_written(end_offset, result.success);
+                progress.line_written(end_offset, result);
             }
             front += 1;
         }

@@ -10,7 +10,7 @@ use clap::{ArgAction, Args};
 pub struct AccessArgs {
     /// A key that requests must bring as "Authorization: Bearer KEY", but for /health, /ping and
     /// /version; it may do everything, without limits; may be repeated
-    #[arg(long, value_name = "KEY", num_args = 1.., action = ArgAction::Append)]
+    #[arg(long, value_name = "KEY", action = ArgAction::Append)]
     pub api_key: Vec<String>,
     /// File with keys by hash, each with its scopes and limits, read again at SIGHUP; `formwork
     /// api-key new` makes its lines

@@ -7,7 +7,7 @@ use clap::{ArgAction, Args, ValueEnum};
 
 use super::access_args::AccessArgs;
 use super::traces::OtlpTracesEndpoint;
-use crate::arg_utils::EngineArgs;
+use crate::arg_utils::{EngineArgs, human_readable_int};
 use crate::json_problem::json_problem;
 use crate::openai::ToolCallFormat;
 
@@ -58,8 +58,8 @@ impl ServeArgs {
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Server")]
 pub struct ServerArgs {
-    /// Address to listen at; all of this machine's where absent
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    /// Address to listen at; 0.0.0.0 is all of this machine's
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub host: String,
     /// Port to listen at; 0 is any that is free
     #[arg(long, default_value_t = 8000)]
@@ -70,9 +70,9 @@ pub struct ServerArgs {
     /// Who may use the socket of --uds, as chmod's octal digits: 660 also lets its group
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = socket_mode)]
     pub uds_mode: u32,
-    /// Names that the model answers to; the first is in answers. Its path, or the built-in
-    /// model's name, where absent
-    #[arg(long, value_name = "NAME", num_args = 1.., action = ArgAction::Append)]
+    /// Name that the model answers to; may be repeated, the first is in answers. Its path, or the
+    /// built-in model's name, where absent
+    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
     pub served_model_name: Vec<String>,
     /// Certificate chain for HTTPS, PEM
     #[arg(long, value_name = "FILE", requires = "ssl_keyfile")]
@@ -102,7 +102,7 @@ pub struct ServerArgs {
     /// JSON list; ["*"] is all
     #[arg(long, value_name = "JSON", default_value = "[]", value_parser = json_list)]
     pub allowed_hosts: JsonList,
-    /// Don't serve /openapi.json
+    /// Don't serve /docs and /openapi.json
     #[arg(long)]
     pub disable_fastapi_docs: bool,
 
@@ -111,24 +111,24 @@ pub struct ServerArgs {
     pub access: AccessArgs,
 
     /// Largest request body in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, value_parser = clap::value_parser!(u64).range(1024..), help_heading = "Limits")]
+    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, value_parser = human_readable_int(1024_u64..), help_heading = "Limits")]
     pub max_request_body_size: u64,
     /// Memory in bytes for requests under way and answers that aren't taken yet. Eight of the largest
     /// bodies where absent, and 256 MiB at least
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(64 << 20..), help_heading = "Limits")]
+    #[arg(long, value_name = "BYTES", value_parser = human_readable_int(64_u64 << 20..), help_heading = "Limits")]
     pub max_request_memory: Option<u64>,
     /// Largest request head in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = clap::value_parser!(u64).range(8192..=1 << 30), help_heading = "Limits")]
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = human_readable_int(8192_u64..=1 << 30), help_heading = "Limits")]
     pub h11_max_incomplete_event_size: u64,
     /// Most headers of a request
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=16_384), help_heading = "Limits")]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = human_readable_int(1_u64..=16_384), help_heading = "Limits")]
     pub h11_max_header_count: u64,
     /// Most connections at the same time; more wait to be accepted
-    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = human_readable_int(1_u32..), help_heading = "Limits")]
     pub max_connections: u32,
     /// Most connections of one address at the same time (of IPv6, of one /64 network); more are closed.
     /// An eighth of --max-connections where absent, 1 at least
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = human_readable_int(1_u32..), help_heading = "Limits")]
     pub max_connections_per_address: Option<u32>,
     /// Seconds that a client may take for a request's head, for its body (and one more for every
     /// 64 KiB of it), to take in a piece of the answer, and between two requests
@@ -180,7 +180,7 @@ pub struct ServerArgs {
     #[arg(long, help_heading = "Answers")]
     pub return_tokens_as_token_ids: bool,
     /// Tokens per piece of a stream
-    #[arg(long, value_name = "TOKENS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Answers")]
+    #[arg(long, value_name = "TOKENS", default_value_t = 1, value_parser = human_readable_int(1_u32..), help_heading = "Answers")]
     pub stream_interval: u32,
     /// Seconds between comments that keep a silent stream open; 0 is none
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = "Answers")]
@@ -193,7 +193,7 @@ pub struct ServerArgs {
     #[arg(long, help_heading = "Faults")]
     pub no_restart: bool,
     /// Engine cores to start in a row that bring no token, before giving up
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Faults")]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = human_readable_int(1_u32..), help_heading = "Faults")]
     pub max_restarts: u32,
     /// Seconds without a sign of life, while there is work, until /health says 503; after twice
     /// that the engine core is replaced
@@ -356,7 +356,7 @@ mod tests {
         let args = parse(&[]).unwrap();
         assert_eq!(
             (args.server.host.as_str(), args.server.port),
-            ("0.0.0.0", 8000)
+            ("127.0.0.1", 8000)
         );
         // vLLM has 4 MiB: heads come before keys.
         assert_eq!(args.server.h11_max_incomplete_event_size, 64 << 10);
@@ -381,19 +381,62 @@ mod tests {
         let args = parse(&[
             "--api-key",
             "a",
-            "b",
-            "--api-key=c",
+            "--api-key=b",
             "--served-model-name",
             "x",
-            "y",
+            "--served-model-name=y",
             "--allowed-origins",
             "[\"https://a.example\"]",
         ])
         .unwrap();
-        assert_eq!(args.server.access.api_key, ["a", "b", "c"]);
+        assert_eq!(args.server.access.api_key, ["a", "b"]);
         assert_eq!(args.server.served_model_name, ["x", "y"]);
         assert_eq!(&*args.server.allowed_origins, ["https://a.example"]);
         assert!(parse(&["--allowed-origins", "https://a.example"]).is_err());
+    }
+
+    #[test]
+    fn no_flag_swallows_the_model() {
+        for flag in ["--api-key", "--served-model-name"] {
+            let args = parse(&[flag, "a", "some/model"]).unwrap();
+            assert_eq!(
+                args.engine_args().model,
+                Some("some/model".into()),
+                "{flag}"
+            );
+            let args = parse(&[flag, "a", "--", "some/model"]).unwrap();
+            assert_eq!(
+                args.engine_args().model,
+                Some("some/model".into()),
+                "{flag}"
+            );
+            let error = parse(&[flag, "a", "b", "some/model"]).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                clap::error::ErrorKind::UnknownArgument,
+                "{flag}"
+            );
+        }
+    }
+
+    #[test]
+    fn counts_and_sizes_have_units() {
+        let args = parse(&[
+            "--max-model-len=2k",
+            "--kv-cache-memory-bytes=1GB",
+            "--max-request-body-size=1.5MiB",
+        ])
+        .unwrap();
+        assert_eq!(args.engine.max_model_len, Some(2000));
+        assert_eq!(args.engine.kv_cache_memory_bytes, Some(1_000_000_000));
+        assert_eq!(args.server.max_request_body_size, 3 << 19);
+        let error = parse(&["--kv-cache-memory-bytes", "1X"]).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("'1X' for '--kv-cache-memory-bytes"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -69,6 +69,7 @@ pub fn expand_args(
     let mut variables: Vec<(String, String)> = variables
         .into_iter()
         .filter(|(name, _)| name.starts_with(PREFIX) && !OTHER_VARIABLES.contains(&name.as_str()))
+        .filter(|(name, value)| !is_of_a_kubernetes_service(name, value))
         .collect();
     variables.sort();
     let mut from_environment = Vec::new();
@@ -103,6 +104,26 @@ pub fn expand_args(
     let has_model = given.contains(&"model") || names_model(command, &args);
     let flags = flags.filter(|flag| !(has_model && flag.name == "model"));
     Ok(flags.flat_map(|flag| flag.args).chain(args).collect())
+}
+
+/// True for the variables that Kubernetes gives every container for each service of its namespace: one
+/// called `formwork` brings `FORMWORK_SERVICE_HOST` and `FORMWORK_PORT=tcp://10.0.0.1:8000`.
+fn is_of_a_kubernetes_service(name: &str, value: &str) -> bool {
+    const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
+    // FORMWORK_PORT_8000_TCP, and what begins so.
+    let is_of_a_port = name.split("_PORT_").skip(1).any(|rest| {
+        let mut words = rest.split('_');
+        let number = words.next().unwrap_or_default();
+        number.parse::<u16>().is_ok() && words.next().is_some_and(|word| PROTOCOLS.contains(&word))
+    });
+    let is_url = PROTOCOLS
+        .iter()
+        .any(|protocol| value.starts_with(&format!("{}://", protocol.to_lowercase())));
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || (name.ends_with("_PORT") && is_url)
+        || is_of_a_port
 }
 
 /// Whether the model's folder stands by itself among the arguments, wherever.
@@ -373,6 +394,33 @@ mod tests {
             "[".repeat(40) + &"]".repeat(40)
         );
         assert!(expand(Some(&deep), &[], &[]).is_err());
+    }
+
+    #[test]
+    fn variables_of_kubernetes_services_are_left_alone() {
+        let address = "tcp://10.0.0.1:8000";
+        let variables = [
+            ("FORMWORK_SERVICE_HOST", "10.0.0.1"),
+            ("FORMWORK_SERVICE_PORT", "8000"),
+            ("FORMWORK_SERVICE_PORT_HTTP", "8000"),
+            ("FORMWORK_PORT", address),
+            ("FORMWORK_PORT_8000_TCP", address),
+            ("FORMWORK_PORT_8000_TCP_ADDR", "10.0.0.1"),
+            ("FORMWORK_PORT_8000_TCP_PORT", "8000"),
+            ("FORMWORK_PORT_8000_TCP_PROTO", "tcp"),
+            ("FORMWORK_BIG_SERVICE_HOST", "10.0.0.2"),
+            ("FORMWORK_BIG_PORT_53_UDP_ADDR", "10.0.0.2"),
+        ];
+        assert!(expand(None, &[], &variables).unwrap().is_empty());
+        for variable in [
+            ("FORMWORK_PORT", "8001"),
+            ("FORMWORK_MANAGEMENT_PORT", "8001"),
+        ] {
+            assert_eq!(expand(None, &[], &[variable]).unwrap().len(), 1);
+        }
+        for name in ["FORMWORK_PORT_HTTP", "FORMWORK_PORT_8000_HTTP"] {
+            assert!(expand(None, &[], &[(name, "1")]).is_err(), "{name}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod client_stream;
 mod config;
 mod confinement;
 mod connections;
+mod docs_page;
 mod early_refusal;
 mod error;
 mod handlers;

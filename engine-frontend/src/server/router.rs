@@ -12,11 +12,12 @@ use super::client::recognize;
 use super::error::{method_not_allowed, not_found};
 use super::management::{Guard, admin_routes, guard};
 use super::state::AppState;
-use super::{handlers, middleware, openapi};
+use super::{docs_page, handlers, middleware, openapi};
 
 /// All routes, with what happens around each.
 pub(super) fn router(app: Arc<AppState>) -> Router {
     let mut router = Router::new()
+        .route("/", get(docs_page::home))
         .route("/v1/models", get(handlers::models))
         .route("/v1/models/{*model}", get(handlers::model))
         .route("/v1/completions", post(handlers::completions))
@@ -37,7 +38,9 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         }
     }
     if !app.args.disable_fastapi_docs {
-        router = router.route("/openapi.json", get(openapi::openapi));
+        router = router
+            .route("/openapi.json", get(openapi::openapi))
+            .route("/docs", get(docs_page::docs));
     }
     let router = router
         .fallback(not_found)

@@ -61,6 +61,13 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         None => None,
     };
     let keys = ApiKeys::load(&args.server.access)?;
+    if !listener.is_loopback && !keys.are_required() {
+        tracing::warn!(
+            "whoever reaches {} may use this server: it asks for no key. Give --api-key, or \
+             --host 127.0.0.1 for this machine alone",
+            listener.address
+        );
+    }
     let mut signals = Signals::new()?;
     // Before the model is loaded: the signal would end the process.
     let hang_up = match args.server.access.api_keys {
@@ -295,8 +302,14 @@ fn summary(names: &[String], engine_args: &EngineArgs, core: &SupervisedCore) ->
         Some(limit) => format!("{limit} waiting"),
         None => "any number waiting".to_owned(),
     };
+    let is_built_in = engine_args.model.is_none() && engine_args.engine_core_address.is_none();
+    let built_in = match is_built_in {
+        true => "no MODEL was given: this is the small built-in model, for trying things out\n",
+        false => "",
+    };
     format!(
-        "model      {} ({}, {})\n\
+        "{built_in}\
+         model      {} ({}, {})\n\
          context    {} tokens\n\
          KV cache   {mebibytes} MiB for {tokens} tokens, {chosen} (reserved; memory is taken as it \
          fills)\n\

@@ -64,7 +64,7 @@ fn start_with_keys(keys: &Path, flags: &[&str]) -> Server {
 
 #[test]
 fn every_route_but_the_probes_asks_for_a_key() {
-    let server = Server::start(&["--api-key", "one", "two"]);
+    let server = Server::start(&["--api-key", "one", "--api-key", "two"]);
     for path in ["/health", "/ping", "/version"] {
         assert_eq!(status(&server, "", "GET", path), 200, "{path}");
     }
@@ -269,7 +269,13 @@ fn cached_tokens(server: &Server, key: &str, salt: Option<&str>) -> u64 {
 
 #[test]
 fn keys_share_no_cached_prefix_unless_told_to() {
-    let flags = ["--enable-prompt-tokens-details", "--api-key", "one", "two"];
+    let flags = [
+        "--enable-prompt-tokens-details",
+        "--api-key",
+        "one",
+        "--api-key",
+        "two",
+    ];
     let server = Server::start(&flags);
     assert_eq!(cached_tokens(&server, "one", None), 0);
     assert!(cached_tokens(&server, "one", None) > 0);

@@ -118,7 +118,12 @@ fn the_servers_seed_is_that_of_requests_without_one() {
 
 #[test]
 fn models_are_listed_and_found() {
-    let server = Server::start(&["--served-model-name", "one", "org/two"]);
+    let server = Server::start(&[
+        "--served-model-name",
+        "one",
+        "--served-model-name",
+        "org/two",
+    ]);
     let list = server.get("/v1/models").json();
     assert_eq!(list["object"], "list");
     let ids: Vec<_> = list["data"]

@@ -25,7 +25,7 @@ fn says(output: &Output) -> String {
 }
 
 /// A Python with these packages; `None`, with a note, where there is none and need not be.
-fn python(packages: &str) -> Option<OsString> {
+pub(crate) fn python(packages: &str) -> Option<OsString> {
     let named = std::env::var_os("PYTHON_CLIENTS");
     let python = named.clone().unwrap_or_else(|| "python3".into());
     let imported = Command::new(&python)

@@ -51,12 +51,13 @@ fn echo(line: &InputLine) -> LineResult {
     bytes.push(b'\n');
     LineResult {
         bytes,
-        success: true,
+        custom_id: None,
+        error: None,
     }
 }
 
 fn progress() -> Progress {
-    Progress::new(None, 0, 0, || 0)
+    Progress::new(None, &ResumePoint::default(), || 0)
 }
 
 async fn run<S, F>(
@@ -324,7 +325,8 @@ fn result(line: &InputLine) -> LineResult {
     bytes.push(b'\n');
     LineResult {
         bytes,
-        success: false,
+        custom_id: None,
+        error: Some("no".to_owned()),
     }
 }
 

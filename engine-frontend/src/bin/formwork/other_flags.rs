@@ -4,7 +4,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of `vllm serve` and `llama-server`, and what to do instead. The pages "coming from" list them too.
-const FLAGS: [(&str, &str); 28] = [
+const FLAGS: [(&str, &str); 32] = [
     (
         "--gpu-memory-utilization",
         "use --kv-cache-memory-bytes; without it the KV cache takes what is free",
@@ -38,6 +38,16 @@ const FLAGS: [(&str, &str); 28] = [
         "leave it out: a server has one device",
     ),
     ("-tp", "leave it out: a server has one device"),
+    ("-pp", "leave it out: a server has one device"),
+    ("-dp", "leave it out: start a server for each device"),
+    (
+        "--pipeline-parallel-size",
+        "leave it out: a server has one device",
+    ),
+    (
+        "--data-parallel-size",
+        "leave it out: start a server for each device",
+    ),
     (
         "--trust-remote-code",
         "leave it out: no code is loaded with a model",
@@ -71,18 +81,43 @@ const FLAGS: [(&str, &str); 28] = [
 /// Prints an error of the command line, with what to do instead where it is about a flag of another
 /// server, and ends the program.
 pub(crate) fn exit(mut error: clap::Error) -> ! {
-    let instead = match (error.kind(), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => instead_of(flag),
+    let advice = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(arg))) => {
+            let args: Vec<String> = std::env::args().collect();
+            advice(arg, &args)
+        }
         _ => None,
     };
-    let Some(instead) = instead else { error.exit() };
+    let Some(advice) = advice else { error.exit() };
     // A flag that merely looks like it isn't what is wanted.
     error.remove(ContextKind::SuggestedArg);
     error.remove(ContextKind::Suggested);
     // On a full disk this can't be said.
     let _ = error.print();
-    eprintln!("\nThis flag is another server's: {instead}.");
+    eprintln!("\n{advice}");
     std::process::exit(error.exit_code())
+}
+
+/// What to do about an argument that was not expected, among all that were given.
+fn advice(arg: &str, args: &[String]) -> Option<String> {
+    if !arg.starts_with('-') {
+        let has_flag = |flag: &&str| args.iter().any(|arg| arg == flag);
+        let flag = ["--served-model-name", "--api-key"]
+            .into_iter()
+            .find(has_flag)?;
+        return Some(format!(
+            "{flag} takes one value: repeat the flag for each further one."
+        ));
+    }
+    // clap reads `-tp` as `-t -p` and names `-t`.
+    let short = args
+        .iter()
+        .filter(|given| !given.starts_with("--") && given.starts_with(arg));
+    let instead = [arg]
+        .into_iter()
+        .chain(short.map(String::as_str))
+        .find_map(instead_of)?;
+    Some(format!("This flag is another server's: {instead}."))
 }
 
 /// What to do instead of a flag, with or without its value.
@@ -115,5 +150,16 @@ mod tests {
         }
         assert_eq!(instead_of("--ctx-size=4096"), Some("use --max-model-len"));
         assert_eq!(instead_of("--nonsense"), None);
+        let given = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            advice("-t", &given(&["formwork", "serve", "-tp", "2"])).unwrap(),
+            "This flag is another server's: leave it out: a server has one device."
+        );
+        assert_eq!(advice("-t", &given(&["formwork", "serve", "-t"])), None);
+        assert_eq!(
+            advice("m", &given(&["serve", "--api-key", "a", "b", "m"])).unwrap(),
+            "--api-key takes one value: repeat the flag for each further one."
+        );
+        assert_eq!(advice("m", &given(&["serve", "a", "m"])), None);
     }
 }

@@ -5,6 +5,7 @@
 //! answer has the documented shape.
 
 mod answers;
+mod descriptions;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -36,9 +37,10 @@ fn component(name: &str) -> Value {
 }
 
 /// The whole document.
-fn document() -> Value {
+pub(super) fn document() -> Value {
     let mut schemas = requests::schemas();
     schemas.extend(answers::schemas());
+    descriptions::describe(&mut schemas);
     json!({
         "openapi": "3.1.0",
         "info": {

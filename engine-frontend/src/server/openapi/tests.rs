@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use super::descriptions::{self, ANSWERS, REQUESTS};
 use super::document;
 use crate::openai::{
     ChatCompletionRequest, CompletionRequest, DetokenizeRequest, ResponsesRequest, TokenizeRequest,
@@ -76,4 +77,52 @@ fn references_lead_somewhere() {
             _ => {}
         }
     }
+}
+
+/// Calls `visit` with each field's path and schema below a component.
+fn fields(schema: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
+    match schema {
+        Value::Object(schema) => {
+            for (keyword, value) in schema {
+                match (keyword.as_str(), value) {
+                    ("properties", Value::Object(properties)) => {
+                        for (name, field) in properties {
+                            let path = format!("{path}.{name}");
+                            visit(&path, field);
+                            fields(field, &path, visit);
+                        }
+                    }
+                    (_, value) => fields(value, path, visit),
+                }
+            }
+        }
+        Value::Array(schemas) => schemas
+            .iter()
+            .for_each(|schema| fields(schema, path, visit)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_is_described_and_every_description_is_used() {
+    let document = document();
+    let components = document["components"]["schemas"].as_object().unwrap();
+    let (mut bare, mut used) = (Vec::new(), Vec::new());
+    for (name, component) in components {
+        fields(
+            component,
+            name,
+            &mut |path, field| match descriptions::find(path) {
+                Some((key, text)) => {
+                    used.push(*key);
+                    assert_eq!(field["description"], *text, "{path}");
+                }
+                None => bare.push(path.to_owned()),
+            },
+        );
+    }
+    assert_eq!(bare, Vec::<String>::new(), "fields without a description");
+    let lines = REQUESTS.iter().chain(ANSWERS).map(|(key, _)| *key);
+    let unused: Vec<_> = lines.filter(|key| !used.contains(key)).collect();
+    assert_eq!(unused, Vec::<&str>::new(), "descriptions of no field");
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
+use engine_frontend::human_readable_int;
+
+use crate::http::TrustArgs;
 
 /// Which route is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -38,6 +41,8 @@ pub(crate) struct BenchServeArgs {
     /// The server's key; FORMWORK_API_KEY or OPENAI_API_KEY where absent
     #[arg(long, value_name = "KEY")]
     pub(super) api_key: Option<String>,
+    #[command(flatten)]
+    pub(super) trust: TrustArgs,
     /// Where the server's /metrics is, for --server-pid: its --management-port, such as
     /// http://127.0.0.1:9000; beside the other routes where absent
     #[arg(long, value_name = "URL")]
@@ -56,6 +61,7 @@ pub(crate) struct BenchServeArgs {
         long,
         value_name = "N",
         default_value_t = 1000,
+        value_parser = human_readable_int(0_u64..),
         help_heading = "Requests"
     )]
     pub(super) num_prompts: u64,
@@ -63,18 +69,19 @@ pub(crate) struct BenchServeArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "num_prompts", help_heading = "Requests")]
     pub(super) duration: Option<Duration>,
     /// Requests to send first that count for nothing
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Requests")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = human_readable_int(0_u64..), help_heading = "Requests")]
     pub(super) num_warmups: u64,
     /// Words of a random prompt, each about a token
     #[arg(
         long,
         value_name = "N",
         default_value_t = 64,
+        value_parser = human_readable_int(0_u32..),
         help_heading = "Requests"
     )]
     pub(super) random_input_len: u32,
     /// Most tokens of an answer, where the dataset does not say
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Requests")]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = human_readable_int(1_u32..), help_heading = "Requests")]
     pub(super) random_output_len: u32,
     /// Lengths lie between their number times 1 - RATIO and times 1 + RATIO
     #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = share, help_heading = "Requests")]
@@ -98,7 +105,7 @@ pub(crate) struct BenchServeArgs {
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Load")]
     pub(super) request_rate: Option<f64>,
     /// Most requests at the same time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Load")]
+    #[arg(long, value_name = "N", value_parser = human_readable_int(1_u32..=1_000_000), help_heading = "Load")]
     pub(super) max_concurrency: Option<u32>,
     /// Share of requests whose client leaves in the middle of the answer
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, help_heading = "Load")]
