@@ -39,6 +39,7 @@ mod error;
 mod input_processor;
 mod json_problem;
 mod llm;
+mod load_progress;
 mod logging;
 mod logprobs;
 #[cfg(feature = "opentelemetry")]

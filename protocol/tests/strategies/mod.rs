@@ -468,6 +468,7 @@ pub(crate) fn message() -> impl Strategy<Value = EngineCoreMessage> {
             |(requests, queries, hits)| PrefixCacheStats { requests, queries, hits },
         ),
         num_scheduled_tokens: any::<u32>(),
+        num_prompt_tokens: any::<u32>(),
         num_preempted_reqs: any::<u32>(),
         num_restored_rows: any::<u32>(),
         structured_output_stats: of(structured_output_stats()),

@@ -15,6 +15,7 @@ mod faults;
 mod fields;
 mod first_steps;
 mod isolation;
+mod logs;
 mod responses;
 mod security;
 pub(crate) mod support;
