@@ -66,15 +66,32 @@ impl ValidationError {
 
 impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        match (&self.parameter, &self.value) {
-            (Some(parameter), Some(value)) => {
-                write!(f, " (parameter={parameter}, value={value})")
-            }
-            (Some(parameter), None) => write!(f, " (parameter={parameter})"),
-            (None, Some(value)) => write!(f, " (value={value})"),
-            (None, None) => Ok(()),
+        let says = |part: &str| says(&self.message, part);
+        if let Some(parameter) = &self.parameter
+            && !says(parameter)
+        {
+            write!(f, "{parameter}: ")?;
         }
+        f.write_str(&self.message)?;
+        match &self.value {
+            Some(value) if value.is_empty() => f.write_str(" (got \"\")"),
+            Some(value) if !says(value) => write!(f, " (got {value})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// True if a message has this name or value. One of a few characters may stand there by chance: it counts
+/// where the message has it as what it got.
+fn says(message: &str, part: &str) -> bool {
+    const BY_CHANCE: usize = 3;
+    match part.len() <= BY_CHANCE {
+        true => {
+            message.starts_with(part)
+                || message.contains(&format!("got {part}"))
+                || message.contains(&format!("got {part:?}"))
+        }
+        false => message.contains(part),
     }
 }
 

@@ -35,6 +35,7 @@ pub mod server;
 mod arg_utils;
 mod async_llm;
 mod cancel_on_drop;
+mod did_you_mean;
 mod error;
 mod input_processor;
 mod json_problem;

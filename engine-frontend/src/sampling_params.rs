@@ -350,12 +350,6 @@ fn check_id(name: &str, id: u32, limits: &ModelLimits) -> Result<(), ValidationE
 
 fn normalise(p: &mut SamplingParams) -> Result<(), ValidationError> {
     if p.temperature < SAMPLING_EPS {
-        check(
-            p.n == 1,
-            "n",
-            p.n,
-            "1 with greedy decoding (temperature 0): all answers would be the same",
-        )?;
         p.temperature = 0.0;
         p.top_p = 1.0;
         p.top_k = 0;

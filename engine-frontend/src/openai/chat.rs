@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::Fields;
+use super::ignored_fields::Api;
 use super::logprobs::ChatCompletionLogProbs;
 use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
@@ -72,7 +73,18 @@ impl ChatCompletionRequest {
     /// # Errors
     /// The first field that is missing, unknown, of the wrong type or not supported, by name.
     pub fn from_json(body: Value) -> Result<Self, ValidationError> {
-        let mut fields = Fields::new(body)?;
+        Self::from_fields(Fields::of(Api::Chat, body, false)?)
+    }
+
+    /// Reads a request's body for a server with `--strict-requests`.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json); and what has no effect.
+    pub fn from_json_strict(body: Value) -> Result<Self, ValidationError> {
+        Self::from_fields(Fields::of(Api::Chat, body, true)?)
+    }
+
+    pub(super) fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
         let common = CommonFields::take(&mut fields)?;
         refuse_unsupported(&mut fields)?;
         let messages: Vec<Value> = fields.require("messages")?;
@@ -84,7 +96,7 @@ impl ChatCompletionRequest {
             chat_template_kwargs.insert(REASONING_EFFORT.to_owned(), Value::from(effort));
         }
         let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
-        let request = Self {
+        let mut request = Self {
             messages: messages
                 .into_iter()
                 .enumerate()
@@ -107,7 +119,7 @@ impl ChatCompletionRequest {
             include_reasoning: fields.take("include_reasoning")?.unwrap_or(true),
             common,
         };
-        fields.finish()?;
+        request.common.warnings = fields.finish()?;
         request.verify()?;
         Ok(request)
     }
@@ -243,15 +255,7 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
         ("audio", TEXT_ALONE),
         ("functions", "use tools"),
         ("function_call", "use tool_choice"),
-        (
-            "prediction",
-            "the server drafts by itself with --speculative-config; leave it out",
-        ),
         ("web_search_options", "the server asks no other service"),
-        (
-            "verbosity",
-            "say in the messages how long an answer is to be",
-        ),
     ] {
         fields.refuse_unless(name, instead, |_| false)?;
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::Fields;
+use super::ignored_fields::Api;
 use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, wrong_max_tokens};
 use super::usage::UsageInfo;
@@ -91,19 +92,30 @@ impl CompletionRequest {
     /// # Errors
     /// The first field that is missing, unknown, of the wrong type or not supported, by name.
     pub fn from_json(body: Value) -> Result<Self, ValidationError> {
-        let mut fields = Fields::new(body)?;
+        Self::from_fields(Fields::of(Api::Completions, body, false)?)
+    }
+
+    /// Reads a request's body for a server with `--strict-requests`.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json); and what has no effect.
+    pub fn from_json_strict(body: Value) -> Result<Self, ValidationError> {
+        Self::from_fields(Fields::of(Api::Completions, body, true)?)
+    }
+
+    fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
         let common = CommonFields::take(&mut fields)?;
         let instead = "write prompt and suffix into the prompt, as the model's own format for filling \
                        in a middle wants them";
         fields.refuse_unless("suffix", instead, |v| v == "")?;
-        let request = Self {
+        let mut request = Self {
             prompt: fields.require("prompt")?,
             echo: fields.take("echo")?.unwrap_or(false),
             logprobs: fields.take("logprobs")?,
             add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(true),
             common,
         };
-        fields.finish()?;
+        request.common.warnings = fields.finish()?;
         request.verify()?;
         Ok(request)
     }

@@ -2,7 +2,7 @@
 //! the batch runner and an HTTP server use the same types and the same [`OpenAIServing`].
 //!
 //! A field is honoured, refused by name, or one of a few that can't change an answer
-//! ([`INERT_FIELDS`]). Nothing is dropped in silence. `null` counts as absent.
+//! ([`IGNORED_FIELDS`]). Nothing is dropped in silence. `null` counts as absent.
 //!
 //! Differences from the API as OpenAI runs it: thinking comes as `reasoning_content`, apart from
 //! `content`; a function's arguments are always an object, valid under its schema.
@@ -14,6 +14,8 @@ mod default_sampling_params;
 mod echo;
 mod error;
 mod fields;
+mod ignored_fields;
+mod known_keys;
 mod llama_cpp;
 mod logprobs;
 mod request;
@@ -28,6 +30,7 @@ mod tool_format;
 mod tool_parser;
 mod tools;
 mod usage;
+mod warnings;
 
 pub(crate) use chat::REASONING_EFFORTS;
 pub use chat::{
@@ -42,7 +45,7 @@ pub use completion::{
 };
 pub use default_sampling_params::DefaultSamplingParams;
 pub use error::{ErrorInfo, ErrorResponse, ServingError};
-pub use fields::INERT_FIELDS;
+pub use ignored_fields::{Accepted, Api, IGNORED_FIELDS, IgnoredField};
 pub use logprobs::{
     ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,
     CompletionLogProbs,
@@ -55,6 +58,7 @@ pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, Token
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_choice::ToolChoice;
 pub use tool_format::ToolCallFormat;
+pub use warnings::Warnings;
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};
 
 /// For fields of answers that only say what is unusual.

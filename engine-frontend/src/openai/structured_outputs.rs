@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, parse};
+use super::known_keys;
 use crate::error::ValidationError;
 use crate::input_processor::ConstraintPart;
 use crate::structured_outputs::BackendOptions;
@@ -106,10 +107,6 @@ pub(super) fn take(fields: &mut Fields) -> Result<Taken, ValidationError> {
         ("grammar", "grammar"),
     ] {
         if let Some(value) = fields.take::<Value>(name)? {
-            // Clients of llama.cpp say so that there is none.
-            if name == "grammar" && value == "" {
-                continue;
-            }
             gathered.take_named(name.to_owned(), as_name, value)?;
         }
     }
@@ -286,7 +283,7 @@ impl Gathered {
                 ));
             }
         };
-        refuse_others(RESPONSE_FORMAT, &format, allowed)?;
+        known_keys::check(RESPONSE_FORMAT, &format, allowed)?;
         match kind {
             Some("json_object" | "json_schema") if format.contains_key(SCHEMA) => {
                 let schema = format.remove(SCHEMA).unwrap_or_default();
@@ -309,7 +306,7 @@ impl Gathered {
         const FIELD: &str = "response_format.json_schema";
         let value = format.remove("json_schema").unwrap_or_default();
         let mut json_schema: Map<String, Value> = parse(FIELD, value)?;
-        refuse_others(
+        known_keys::check(
             FIELD,
             &json_schema,
             &["name", "description", "schema", "strict"],
@@ -444,25 +441,6 @@ fn structural_tag_text(field: &str, value: Value) -> Result<String, ValidationEr
             Err(ValidationError::field(field, other, message))
         }
     }
-}
-
-fn refuse_others(
-    field: &str,
-    map: &Map<String, Value>,
-    allowed: &[&str],
-) -> Result<(), ValidationError> {
-    let Some((name, value)) = map
-        .iter()
-        .find(|(name, _)| !allowed.contains(&name.as_str()))
-    else {
-        return Ok(());
-    };
-    let message = format!("unknown field {field}.{name}; remove it or correct its name");
-    Err(ValidationError::field(
-        format!("{field}.{name}"),
-        value,
-        message,
-    ))
 }
 
 fn check_type<T: DeserializeOwned>(

@@ -93,9 +93,9 @@ impl OpenAIServing {
         let (chat, mut generate, openings) = self
             .chat_generate_request(request.chat, &id)
             .await
-            .map_err(own_words::of_serving_error)?;
+            .map_err(|error| own_words::of_serving_error(error, &request.tool_places))?;
         request.chat = chat;
-        own_words::of_request(&mut generate);
+        own_words::of_request(&mut generate, &request.tool_places);
         Ok((request, generate, openings))
     }
 
