@@ -298,6 +298,11 @@ impl AsyncLLM {
         &self.ready
     }
 
+    /// True if the model thinks between two tokens of its own.
+    pub fn thinks(&self) -> bool {
+        self.input_processor.thinks()
+    }
+
     /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer

@@ -458,6 +458,11 @@ impl InputProcessor {
         Ok(())
     }
 
+    /// True if the model thinks between two tokens of its own.
+    pub(crate) fn thinks(&self) -> bool {
+        self.reasoning.is_some()
+    }
+
     /// Fills what the core needs to know of the model's thinking. Returns whether a constraint
     /// holds from the first token.
     fn complete_thinking(

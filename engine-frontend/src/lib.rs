@@ -89,7 +89,8 @@ pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine, start_supervised_engine};
 pub use stop_strings::StopStrings;
 pub use structured_outputs::{
-    BackendOptions, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
+    BackendOptions, FORMATS, KeywordEffect, Reasoning, ReasoningParser, SchemaWarning,
+    StructuredOutputsArgs, ThinkingMarkers, schema_warnings, visit_keywords,
 };
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use terminal_text::{controls_terminals, for_terminal};

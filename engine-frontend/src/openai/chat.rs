@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::Fields;
 use super::ignored_fields::Api;
+use super::reasoning_effort;
 use super::logprobs::ChatCompletionLogProbs;
 use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
@@ -24,12 +25,6 @@ use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt, num_bytes};
 use message::chat_message;
 
 const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
-
-const REASONING_EFFORT: &str = "reasoning_effort";
-
-/// The values of `reasoning_effort`, as the chat template gets them.
-pub(crate) const REASONING_EFFORTS: [&str; 7] =
-    ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /// A request for `/v1/chat/completions`.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,8 +87,8 @@ impl ChatCompletionRequest {
         let tool_choice = take_tool_choice(&mut fields, tools.as_deref())?;
         let mut chat_template_kwargs: Map<String, Value> =
             fields.take("chat_template_kwargs")?.unwrap_or_default();
-        if let Some(effort) = take_reasoning_effort(&mut fields)? {
-            chat_template_kwargs.insert(REASONING_EFFORT.to_owned(), Value::from(effort));
+        if let Some(effort) = reasoning_effort::take(&mut fields)? {
+            chat_template_kwargs.insert(reasoning_effort::REASONING_EFFORT.to_owned(), Value::from(effort));
         }
         let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
         let mut request = Self {
@@ -262,20 +257,6 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
     Ok(())
 }
 
-fn take_reasoning_effort(fields: &mut Fields) -> Result<Option<String>, ValidationError> {
-    let effort: Option<String> = fields.take(REASONING_EFFORT)?;
-    match effort {
-        Some(effort) if !REASONING_EFFORTS.contains(&effort.as_str()) => {
-            let message = format!(
-                "{REASONING_EFFORT} must be one of {}",
-                REASONING_EFFORTS.join(", ")
-            );
-            Err(ValidationError::field(REASONING_EFFORT, effort, message))
-        }
-        effort => Ok(effort),
-    }
-}
-
 /// The answer to a [`ChatCompletionRequest`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatCompletionResponse {
@@ -299,6 +280,9 @@ pub struct ChatCompletionResponse {
     /// The prompt's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
+    /// Parts of the request that have no effect, with `include_warnings`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// One answer.

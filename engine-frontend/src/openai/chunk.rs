@@ -25,6 +25,9 @@ pub struct CompletionStreamResponse {
     /// Tokens taken so far, where asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageInfo>,
+    /// Parts of the request that have no effect, with `include_warnings`; in the first piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// What is new of one answer.
@@ -78,6 +81,9 @@ pub struct ChatCompletionStreamResponse {
     /// Tokens taken so far, where asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageInfo>,
+    /// Parts of the request that have no effect, with `include_warnings`; in the first piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// What is new of one answer.

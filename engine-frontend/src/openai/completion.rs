@@ -228,6 +228,9 @@ pub struct CompletionResponse {
     pub usage: UsageInfo,
     /// What answered.
     pub system_fingerprint: String,
+    /// Parts of the request that have no effect, with `include_warnings`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// One answer.

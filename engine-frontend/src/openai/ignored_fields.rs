@@ -10,7 +10,7 @@ use crate::error::{ValidationError, cut_short};
 /// Notes of a client on its request.
 pub(super) const METADATA: &str = "metadata";
 /// Names that `include` may list without effect: the answer never has what they ask for.
-pub(super) const INCLUDES: [&str; 7] = [
+pub(crate) const INCLUDES: [&str; 7] = [
     "reasoning.encrypted_content",
     "code_interpreter_call.outputs",
     "computer_call_output.output.image_url",

@@ -18,6 +18,7 @@ mod ignored_fields;
 mod known_keys;
 mod llama_cpp;
 mod logprobs;
+mod reasoning_effort;
 mod request;
 mod responses;
 mod serving;
@@ -32,7 +33,7 @@ mod tools;
 mod usage;
 mod warnings;
 
-pub(crate) use chat::REASONING_EFFORTS;
+pub(crate) use reasoning_effort::REASONING_EFFORTS;
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
@@ -45,6 +46,7 @@ pub use completion::{
 };
 pub use default_sampling_params::DefaultSamplingParams;
 pub use error::{ErrorInfo, ErrorResponse, ServingError};
+pub(crate) use ignored_fields::INCLUDES;
 pub use ignored_fields::{Accepted, Api, IGNORED_FIELDS, IgnoredField};
 pub use logprobs::{
     ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,

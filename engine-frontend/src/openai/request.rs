@@ -153,6 +153,11 @@ impl CommonFields {
         Ok(common)
     }
 
+    /// The warnings for the answer, if the request wants them there.
+    pub(super) fn told_warnings(&self) -> Option<Vec<String>> {
+        self.include_warnings.then(|| self.warnings.texts())
+    }
+
     /// Refuses what has no effect.
     fn verify_strictly(&self) -> Result<(), ValidationError> {
         if self.stream_options.is_some() && !self.stream {

@@ -175,6 +175,7 @@ impl OpenAIServing {
             choices,
             usage,
             system_fingerprint: self.system_fingerprint.clone(),
+            warnings: request.common.told_warnings(),
         })
     }
 

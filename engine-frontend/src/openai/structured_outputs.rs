@@ -9,10 +9,13 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields, parse};
 use super::known_keys;
+use super::warnings::Warnings;
 use crate::error::ValidationError;
 use crate::input_processor::ConstraintPart;
-use crate::structured_outputs::BackendOptions;
+use crate::structured_outputs::{BackendOptions, schema_warnings};
 
+/// Longest text of a schema of which warnings are given, in bytes.
+const MAX_WARNED_TEXT: usize = 256 << 10;
 const RESPONSE_FORMAT: &str = "response_format";
 const RESPONSE_FORMAT_TYPES: &str = "text, json_object, json_schema or structural_tag";
 
@@ -78,6 +81,7 @@ struct Gathered {
     disable_additional_properties: Option<String>,
     complete_within_max_tokens: Option<bool>,
     enable_in_reasoning: Option<bool>,
+    warnings: Warnings,
 }
 
 /// Takes all fields about constraints out of a request.
@@ -110,7 +114,20 @@ pub(super) fn take(fields: &mut Fields) -> Result<Taken, ValidationError> {
             gathered.take_named(name.to_owned(), as_name, value)?;
         }
     }
+    fields.warnings().extend(std::mem::take(&mut gathered.warnings));
     gathered.finish()
+}
+
+/// Warns of a schema's keywords that have no effect. A schema as a long text is not looked at: its values
+/// would take memory that nobody counted.
+pub(super) fn warn_of_schema(warnings: &mut Warnings, field: &str, schema: &Value) {
+    let parsed = match schema {
+        Value::String(text) if text.len() <= MAX_WARNED_TEXT => serde_json::from_str(text).ok(),
+        _ => None,
+    };
+    for warning in schema_warnings(parsed.as_ref().unwrap_or(schema)) {
+        warnings.push(field, &format!(", {warning}"));
+    }
 }
 
 impl Gathered {
@@ -136,7 +153,10 @@ impl Gathered {
     ) -> Result<(), ValidationError> {
         use StructuredOutputsConstraint as Constraint;
         let constraint = match name {
-            "json" => Constraint::Json(schema_text(&field, value)?),
+            "json" => {
+                warn_of_schema(&mut self.warnings, &field, &value);
+                Constraint::Json(schema_text(&field, value)?)
+            }
             "json_object" => {
                 self.require_true(&field, value)?;
                 Constraint::JsonObject
@@ -320,6 +340,7 @@ impl Gathered {
             let message = format!("{field} is missing");
             return Err(ValidationError::about(field, message));
         };
+        warn_of_schema(&mut self.warnings, &field, &schema);
         let text = schema_text(&field, schema)?;
         self.constraints
             .push((field, StructuredOutputsConstraint::Json(text)));

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 use super::known_keys::{self, FUNCTION, TOOL};
-use super::structured_outputs::RequestConstraint;
+use super::structured_outputs::{RequestConstraint, warn_of_schema};
 use super::tool_choice::{TOOL_CHOICE, ToolChoice};
 use super::tool_format::{self, Calls, Openings, ToolCallFormat};
 use crate::error::{ValidationError, cut_short};
@@ -53,6 +53,10 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
                 cut_short(name)
             );
             return Err(ValidationError::field(field, name, message));
+        }
+        if let Some(parameters) = tool.pointer("/function/parameters") {
+            let field = format!("tools[{i}].function.parameters");
+            warn_of_schema(fields.warnings(), &field, parameters);
         }
         if !known.insert(name) {
             let field = format!("tools[{i}].function.name");

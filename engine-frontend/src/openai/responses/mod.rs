@@ -134,6 +134,9 @@ impl OpenAIServing {
         set("temperature", or_one(common.temperature, temperature));
         set("top_p", or_one(common.top_p, top_p));
         head.extend(request.told.clone());
+        if let Some(warnings) = common.told_warnings() {
+            head.insert("warnings".to_owned(), warnings.into());
+        }
         head
     }
 

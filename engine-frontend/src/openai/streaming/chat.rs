@@ -46,7 +46,7 @@ impl ChatPieces {
     }
 
     fn piece(
-        &self,
+        &mut self,
         choices: Vec<ChatCompletionResponseStreamChoice>,
         prompt_token_ids: Option<Vec<u32>>,
         usage: Option<UsageInfo>,
@@ -60,6 +60,7 @@ impl ChatPieces {
             choices,
             prompt_token_ids,
             usage,
+            warnings: self.head.warnings.take(),
         })
         .into()
     }
@@ -198,13 +199,15 @@ impl Pieces for ChatPieces {
             if self.openings.is_some() && says_nothing(&choice) && !self.head.continuous_usage {
                 continue;
             }
-            pieces.push_back(self.piece(vec![choice], None, self.head.continuous_usage()));
+            let usage = self.head.continuous_usage();
+            pieces.push_back(self.piece(vec![choice], None, usage));
         }
     }
 
     fn end(&mut self, pieces: &mut VecDeque<Piece>) {
         if self.head.include_usage {
-            pieces.push_back(self.piece(Vec::new(), None, Some(self.head.usage())));
+            let usage = self.head.usage();
+            pieces.push_back(self.piece(Vec::new(), None, Some(usage)));
         }
     }
 }

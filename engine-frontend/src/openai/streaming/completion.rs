@@ -73,7 +73,7 @@ impl CompletionPieces {
     }
 
     fn piece(
-        &self,
+        &mut self,
         choices: Vec<CompletionResponseStreamChoice>,
         usage: Option<UsageInfo>,
     ) -> Piece {
@@ -85,6 +85,7 @@ impl CompletionPieces {
             system_fingerprint: self.head.system_fingerprint.clone(),
             choices,
             usage,
+            warnings: self.head.warnings.take(),
         })
         .into()
     }
@@ -102,13 +103,15 @@ impl Pieces for CompletionPieces {
                 .then(|| output.prompt_token_ids.to_vec());
             let index = prompt * self.head.n + completion.index;
             let choice = self.choice(index, &output, completion, prompt_token_ids);
-            pieces.push_back(self.piece(vec![choice], self.head.continuous_usage()));
+            let usage = self.head.continuous_usage();
+            pieces.push_back(self.piece(vec![choice], usage));
         }
     }
 
     fn end(&mut self, pieces: &mut VecDeque<Piece>) {
         if self.head.include_usage {
-            pieces.push_back(self.piece(Vec::new(), Some(self.head.usage())));
+            let usage = self.head.usage();
+            pieces.push_back(self.piece(Vec::new(), Some(usage)));
         }
     }
 }

@@ -207,6 +207,10 @@ pub(super) const REQUESTS: &[Description] = &[
         "Shares cached prompts only with requests of the same salt.",
     ),
     (
+        "include_warnings",
+        "Lists the parts of the request that have no effect, in warnings. Default false.",
+    ),
+    (
         "return_token_ids",
         "Adds the tokens of prompt and answer. Default false.",
     ),
@@ -264,7 +268,7 @@ pub(super) const REQUESTS: &[Description] = &[
     ("length_penalty", "Of beam search: 1 only."),
     ("best_of", "1 only: use n."),
     ("return_weight_versions", "false only."),
-    ("store", "Nothing is stored: false only."),
+    ("store", "No effect: nothing is stored."),
     ("vllm_xargs", "There are no extensions: empty only."),
     ("session_id", "Empty only."),
     ("lora", "There are no adapters: empty only."),
@@ -317,7 +321,12 @@ pub(super) const REQUESTS: &[Description] = &[
         "include_reasoning",
         "Returns the model's thinking as reasoning_content. Default true.",
     ),
-    ("reasoning_effort", "How much the model thinks."),
+    (
+        "reasoning_effort",
+        "How much the model thinks: none and minimal switch it off, low, medium and high are budgets of \
+         1,024, 4,096 and 16,384 tokens, unless the chat template reads it. No effect on a model that \
+         doesn't think.",
+    ),
     (
         "add_generation_prompt",
         "Ends the prompt with the head of the answer. Default true.",
@@ -372,15 +381,18 @@ pub(super) const REQUESTS: &[Description] = &[
     ("instructions", "A system message before the input."),
     ("ResponsesRequest.text", "The shape of the answer."),
     ("text.format", "The shape of the answer's text."),
-    ("verbosity", "medium only."),
+    ("verbosity", "No effect: say it in the messages."),
+    ("prediction", "No effect: the server drafts by itself."),
     ("max_output_tokens", "As max_tokens."),
     ("include", "More that the answer shall have."),
     ("reasoning", "How much the model thinks."),
     ("effort", "As reasoning_effort."),
-    ("summary", "Summaries of thinking are not made."),
+    ("summary", "No effect: thinking comes whole."),
+    ("max_tool_calls", "No effect: the server runs no tools."),
+    ("client_metadata", "The client's notes on itself. No effect."),
     ("background", "false only."),
     ("truncation", "disabled only."),
-    ("include_obfuscation", "false only."),
+    ("include_obfuscation", "No effect: streams bear no padding."),
     // Of tokens.
     ("TokenizeRequest.prompt", "A text, instead of messages."),
     ("TokenizeRequest.n", "No effect."),
