@@ -58,8 +58,8 @@ impl Difference {
             ("frontend", self.before.frontend, self.after.frontend),
             ("core", self.before.core, self.after.core),
         ] {
-            let growth = after.resident as f64 / before.resident as f64 - 1.0;
-            if growth > GROWTH {
+            if after.resident as f64 > before.resident as f64 * (1.0 + GROWTH) {
+                let growth = after.resident as f64 / before.resident as f64 - 1.0;
                 let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
                 leaks.push(format!(
                     "the {name}'s memory grew by {:.1} %, from {:.1} to {:.1} MiB; {:.0} % is the limit",
