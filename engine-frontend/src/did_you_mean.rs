@@ -14,7 +14,9 @@ pub(crate) fn did_you_mean<'a>(
     }
     let name = plain(name);
     let most = if name.len() <= 4 { 1 } else { 2 };
-    let distances = known.into_iter().map(|known| (distance(&name, &plain(known)), known));
+    let distances = known
+        .into_iter()
+        .map(|known| (distance(&name, &plain(known)), known));
     let (distance, closest) = distances.min_by_key(|(distance, _)| *distance)?;
     (distance <= most).then_some(closest)
 }

@@ -170,12 +170,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn display_appends_parameter_and_value() {
+    fn display_says_parameter_and_value_once() {
         let error = ValidationError::field("top_p", 2.0, "top_p must be in (0, 1]");
-        assert_eq!(
-            error.to_string(),
-            "top_p must be in (0, 1] (parameter=top_p, value=2)"
-        );
+        assert_eq!(error.to_string(), "top_p must be in (0, 1] (got 2)");
+        let error = ValidationError::field("n", -1, "n must be positive, got -1");
+        assert_eq!(error.to_string(), "n must be positive, got -1");
+        let error = ValidationError::about("tools[0]", "two tools have this name");
+        assert_eq!(error.to_string(), "tools[0]: two tools have this name");
         assert_eq!(ValidationError::new("broken").to_string(), "broken");
     }
 

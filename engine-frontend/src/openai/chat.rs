@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::Fields;
 use super::ignored_fields::Api;
-use super::reasoning_effort;
 use super::logprobs::ChatCompletionLogProbs;
+use super::reasoning_effort;
 use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
 use super::tool_choice::{ToolChoice, take_tool_choice};
@@ -88,7 +88,10 @@ impl ChatCompletionRequest {
         let mut chat_template_kwargs: Map<String, Value> =
             fields.take("chat_template_kwargs")?.unwrap_or_default();
         if let Some(effort) = reasoning_effort::take(&mut fields)? {
-            chat_template_kwargs.insert(reasoning_effort::REASONING_EFFORT.to_owned(), Value::from(effort));
+            chat_template_kwargs.insert(
+                reasoning_effort::REASONING_EFFORT.to_owned(),
+                Value::from(effort),
+            );
         }
         let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
         let mut request = Self {

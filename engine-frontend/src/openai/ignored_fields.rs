@@ -96,45 +96,107 @@ const fn lenient(mut field: IgnoredField, strict: &'static str) -> IgnoredField 
 /// Fields that are accepted and have no effect.
 pub const IGNORED_FIELDS: &[IgnoredField] = &[
     field("user", ALL, Accepted::Text, "says who asks"),
-    field(METADATA, ALL, Accepted::Texts, "the client's notes; Responses repeat them"),
+    field(
+        METADATA,
+        ALL,
+        Accepted::Texts,
+        "the client's notes; Responses repeat them",
+    ),
     field("service_tier", ALL, Accepted::Text, "there is one tier"),
     field("safety_identifier", ALL, Accepted::Text, "says who asks"),
-    field("prompt_cache_key", ALL, Accepted::Text, "prompts are cached by their content"),
-    field("prompt_cache_retention", ALL, Accepted::Text, "prompts are cached while there is room"),
+    field(
+        "prompt_cache_key",
+        ALL,
+        Accepted::Text,
+        "prompts are cached by their content",
+    ),
+    field(
+        "prompt_cache_retention",
+        ALL,
+        Accepted::Text,
+        "prompts are cached while there is room",
+    ),
     lenient(
-        field("store", ALL, Accepted::Flag, "nothing is stored; an answer says `store: false`"),
+        field(
+            "store",
+            ALL,
+            Accepted::Flag,
+            "nothing is stored; an answer says `store: false`",
+        ),
         "nothing is kept; each request brings its whole conversation",
     ),
     lenient(
-        field("client_metadata", RESPONSES, Accepted::Object, "the client's notes on itself"),
+        field(
+            "client_metadata",
+            RESPONSES,
+            Accepted::Object,
+            "the client's notes on itself",
+        ),
         "leave it out",
     ),
     lenient(
-        field("verbosity", CHAT, Accepted::OneOf(VERBOSITIES), "a wish about style: models other than OpenAI's don't read it"),
+        field(
+            "verbosity",
+            CHAT,
+            Accepted::OneOf(VERBOSITIES),
+            "a wish about style: models other than OpenAI's don't read it",
+        ),
         "say in the messages how long an answer is to be",
     ),
     lenient(
-        field("text.verbosity", RESPONSES, Accepted::OneOf(VERBOSITIES), "a wish about style: models other than OpenAI's don't read it"),
+        field(
+            "text.verbosity",
+            RESPONSES,
+            Accepted::OneOf(VERBOSITIES),
+            "a wish about style: models other than OpenAI's don't read it",
+        ),
         "say in the instructions how long an answer is to be",
     ),
     lenient(
-        field("prediction", CHAT, Accepted::Object, "a guess that makes an answer faster, not another one"),
+        field(
+            "prediction",
+            CHAT,
+            Accepted::Object,
+            "a guess that makes an answer faster, not another one",
+        ),
         "the server drafts by itself with --speculative-config; leave it out",
     ),
     lenient(
-        field("reasoning.summary", RESPONSES, Accepted::OneOf(&["auto", "concise", "detailed", "none"]), "thinking comes whole, not as a summary"),
+        field(
+            "reasoning.summary",
+            RESPONSES,
+            Accepted::OneOf(&["auto", "concise", "detailed", "none"]),
+            "thinking comes whole, not as a summary",
+        ),
         "reasoning has effort alone; thinking comes as it is",
     ),
     lenient(
-        field("reasoning.generate_summary", RESPONSES, Accepted::OneOf(&["auto", "concise", "detailed"]), "the older name of reasoning.summary"),
+        field(
+            "reasoning.generate_summary",
+            RESPONSES,
+            Accepted::OneOf(&["auto", "concise", "detailed"]),
+            "the older name of reasoning.summary",
+        ),
         "reasoning has effort alone; thinking comes as it is",
     ),
     lenient(
-        field("include", RESPONSES, Accepted::Words("`reasoning.encrypted_content` and the `*_call` names of OpenAI's tools; `message.output_text.logprobs` is honoured"), "the answer never has these parts"),
+        field(
+            "include",
+            RESPONSES,
+            Accepted::Words(
+                "`reasoning.encrypted_content` and the `*_call` names of OpenAI's tools; `message.output_text.logprobs` is honoured",
+            ),
+            "the answer never has these parts",
+        ),
         "only message.output_text.logprobs is",
     ),
     lenient(
-        field("max_tool_calls", RESPONSES, Accepted::Count, "it bounds tools that the server runs, and it runs none"),
+        field(
+            "max_tool_calls",
+            RESPONSES,
+            Accepted::Count,
+            "it bounds tools that the server runs, and it runs none",
+        ),
         "the server calls no tools itself; parallel_tool_calls: false allows one call",
     ),
     lenient(
@@ -142,30 +204,82 @@ pub const IGNORED_FIELDS: &[IgnoredField] = &[
         "tools must be absent or hold at least one tool",
     ),
     lenient(
-        field("tools[].type", RESPONSES, Accepted::Words("`web_search`, `web_search_preview`, unless `tool_choice` forces a call; the answer has a warning"), "the model may search, and needn't; here it can't"),
+        field(
+            "tools[].type",
+            RESPONSES,
+            Accepted::Words(
+                "`web_search`, `web_search_preview`, unless `tool_choice` forces a call; the answer has a warning",
+            ),
+            "the model may search, and needn't; here it can't",
+        ),
         "the server has no tools of its own",
     ),
     lenient(
-        field("tool_choice", CHATS, Accepted::Words("`auto` without `tools`"), "there is nothing to choose"),
+        field(
+            "tool_choice",
+            CHATS,
+            Accepted::Words("`auto` without `tools`"),
+            "there is nothing to choose",
+        ),
         "tool_choice needs tools",
     ),
-    field("parallel_tool_calls", CHATS, Accepted::Words("any, without `tools`"), "there is nothing to call"),
+    field(
+        "parallel_tool_calls",
+        CHATS,
+        Accepted::Words("any, without `tools`"),
+        "there is nothing to call",
+    ),
     lenient(
-        field("stream_options", ALL, Accepted::Words("any that a stream may have, without `stream`"), "there is no stream"),
+        field(
+            "stream_options",
+            ALL,
+            Accepted::Words("any that a stream may have, without `stream`"),
+            "there is no stream",
+        ),
         "stream_options is only allowed with stream=true",
     ),
     lenient(
-        field("stream_options.include_obfuscation", ALL, Accepted::Flag, "streams bear no padding"),
+        field(
+            "stream_options.include_obfuscation",
+            ALL,
+            Accepted::Flag,
+            "streams bear no padding",
+        ),
         "streams bear no obfuscation; leave it out",
     ),
     lenient(
-        field("n", &[Api::Completions, Api::Chat], Accepted::Words("above 1 at temperature 0"), "honoured: all answers are equal"),
+        field(
+            "n",
+            &[Api::Completions, Api::Chat],
+            Accepted::Words("above 1 at temperature 0"),
+            "honoured: all answers are equal",
+        ),
         "n must be 1 with temperature 0: all answers would be the same",
     ),
-    field("cache_prompt", ALL, Accepted::Any, "llama.cpp's: every prefix is cached"),
-    field("id_slot", ALL, Accepted::Any, "llama.cpp's: there are no slots"),
-    field("n_keep", ALL, Accepted::Any, "llama.cpp's: a context is never shifted"),
-    field("n_discard", ALL, Accepted::Any, "llama.cpp's: a context is never shifted"),
+    field(
+        "cache_prompt",
+        ALL,
+        Accepted::Any,
+        "llama.cpp's: every prefix is cached",
+    ),
+    field(
+        "id_slot",
+        ALL,
+        Accepted::Any,
+        "llama.cpp's: there are no slots",
+    ),
+    field(
+        "n_keep",
+        ALL,
+        Accepted::Any,
+        "llama.cpp's: a context is never shifted",
+    ),
+    field(
+        "n_discard",
+        ALL,
+        Accepted::Any,
+        "llama.cpp's: a context is never shifted",
+    ),
 ];
 
 /// Takes the fields of `api` that have no effect.
@@ -174,7 +288,8 @@ pub const IGNORED_FIELDS: &[IgnoredField] = &[
 /// One of them has a value of the wrong kind, or is refused under `--strict-requests`.
 pub(super) fn take(fields: &mut Fields, api: Api) -> Result<(), ValidationError> {
     for field in IGNORED_FIELDS {
-        let is_taken_here = !field.name.contains('.') && !matches!(field.accepted, Accepted::Words(_));
+        let is_taken_here =
+            !field.name.contains('.') && !matches!(field.accepted, Accepted::Words(_));
         if !is_taken_here || !field.apis.contains(&api) {
             continue;
         }
@@ -215,7 +330,9 @@ pub(super) fn check(name: &str, value: Value, is_strict: bool) -> Result<(), Val
 /// The refusal of a field of the table under `--strict-requests`.
 pub(super) fn refused(name: &str, value: &Value) -> ValidationError {
     let field = IGNORED_FIELDS.iter().find(|field| field.name == name);
-    let instead = field.and_then(|field| field.strict).unwrap_or("leave it out");
+    let instead = field
+        .and_then(|field| field.strict)
+        .unwrap_or("leave it out");
     ValidationError::not_supported(name, value, instead)
 }
 
@@ -283,7 +400,9 @@ mod tests {
                 let value = match name {
                     "parallel_tool_calls" => json!(false),
                     // Of a stream.
-                    "stream_options" if *api == Api::Responses => json!({"include_obfuscation": true}),
+                    "stream_options" if *api == Api::Responses => {
+                        json!({"include_obfuscation": true})
+                    }
                     // It needs a temperature too: tested below.
                     "n" => continue,
                     _ => sample(field),
@@ -292,7 +411,8 @@ mod tests {
                 assert_eq!(read(value.clone(), false), Ok(()), "{api:?} {name}");
                 let is_refused = read(value, true).is_err();
                 // Responses have taken an empty list of tools, and "auto" without tools, ever since.
-                let was_accepted = *api == Api::Responses && ["tools", "tool_choice"].contains(&field.name);
+                let was_accepted =
+                    *api == Api::Responses && ["tools", "tool_choice"].contains(&field.name);
                 assert_eq!(
                     is_refused,
                     field.strict.is_some() && !was_accepted,
@@ -334,12 +454,19 @@ mod tests {
                 Accepted::OneOf(names) => format!("`{}`", names.join("`, `")),
                 Accepted::Words(words) => words.to_owned(),
             };
-            let strict = if field.strict.is_some() { "refused" } else { "accepted" };
+            let strict = if field.strict.is_some() {
+                "refused"
+            } else {
+                "accepted"
+            };
             let (name, reason) = (field.name, field.reason);
             format!("| `{name}` | {apis} | {accepted} | {reason} | {strict} |")
         };
         let table: Vec<String> = IGNORED_FIELDS.iter().map(line).collect();
-        let found: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        let found: Vec<&str> = page
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
         assert_eq!(found, table, "write:\n{}", table.join("\n"));
     }
 }

@@ -116,7 +116,14 @@ pub(super) const CALL_ITEM: &[&str] = &[
 
 /// A call's output in a Responses request's input.
 pub(super) const CALL_OUTPUT_ITEM: &[&str] = &[
-    "type", "id", "call_id", "output", "status", "caller", "created_by", "name",
+    "type",
+    "id",
+    "call_id",
+    "output",
+    "status",
+    "caller",
+    "created_by",
+    "name",
 ];
 
 /// Thinking in a Responses request's input.
@@ -135,9 +142,8 @@ pub(super) fn check(
     object: &Map<String, Value>,
     known: &[&str],
 ) -> Result<(), ValidationError> {
-    let is_unknown = |(name, value): &(&String, &Value)| {
-        !known.contains(&name.as_str()) && !value.is_null()
-    };
+    let is_unknown =
+        |(name, value): &(&String, &Value)| !known.contains(&name.as_str()) && !value.is_null();
     match object.iter().find(is_unknown) {
         Some((name, _)) => Err(unknown(field, name, known)),
         None => Ok(()),
@@ -206,7 +212,9 @@ mod tests {
             )
         );
         assert_eq!(
-            message(json!({"role": "user", "content": [{"type": "text", "text": "a", "txt": "b"}]})),
+            message(
+                json!({"role": "user", "content": [{"type": "text", "text": "a", "txt": "b"}]})
+            ),
             refused("messages[0].content[0].txt", "did you mean `text`?")
         );
         let call = |call: Value| message(json!({"role": "assistant", "tool_calls": [call]}));
@@ -263,7 +271,10 @@ mod tests {
         assert_eq!(item(call), "input[0].args");
         let output = json!({"type": "function_call_output", "call_id": "c", "output": "a", "x": 1});
         assert_eq!(item(output), "input[0].x");
-        assert_eq!(item(json!({"type": "reasoning", "text": "a"})), "input[0].text");
+        assert_eq!(
+            item(json!({"type": "reasoning", "text": "a"})),
+            "input[0].text"
+        );
     }
 
     #[test]

@@ -33,7 +33,6 @@ mod tools;
 mod usage;
 mod warnings;
 
-pub(crate) use reasoning_effort::REASONING_EFFORTS;
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
@@ -52,6 +51,7 @@ pub use logprobs::{
     ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,
     CompletionLogProbs,
 };
+pub(crate) use reasoning_effort::REASONING_EFFORTS;
 pub use request::{CommonFields, StreamOptions};
 pub use responses::ResponsesRequest;
 pub use serving::{ChatSettings, OpenAIServing, RequestContext};
@@ -60,8 +60,8 @@ pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, Token
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_choice::ToolChoice;
 pub use tool_format::ToolCallFormat;
-pub use warnings::Warnings;
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};
+pub use warnings::Warnings;
 
 /// For fields of answers that only say what is unusual.
 #[expect(

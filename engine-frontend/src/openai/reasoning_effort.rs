@@ -63,7 +63,9 @@ pub(super) fn thinking_token_budget(
         return Some(0);
     }
     let budget = BUDGETS.iter().find(|(name, _)| *name == effort);
-    budget.filter(|_| !template_reads_it).map(|(_, budget)| *budget)
+    budget
+        .filter(|_| !template_reads_it)
+        .map(|(_, budget)| *budget)
 }
 
 #[cfg(test)]

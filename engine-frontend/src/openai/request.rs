@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::{Fields, parse};
-use super::{ignored_fields, known_keys, llama_cpp};
-use super::warnings::Warnings;
 use super::structured_outputs::{self, ConstraintSettings, RequestConstraint};
+use super::warnings::Warnings;
+use super::{ignored_fields, known_keys, llama_cpp};
 use crate::error::{ValidationError, cut_short};
 use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
 use crate::json_problem::number_text;
@@ -419,8 +419,15 @@ fn take_stream_options(fields: &mut Fields) -> Result<Option<StreamOptions>, Val
     let Some(mut map) = fields.take::<Map<String, Value>>(FIELD)? else {
         return Ok(None);
     };
-    if let Some(value) = map.remove("include_obfuscation").filter(|value| !value.is_null()) {
-        ignored_fields::check("stream_options.include_obfuscation", value, fields.is_strict())?;
+    if let Some(value) = map
+        .remove("include_obfuscation")
+        .filter(|value| !value.is_null())
+    {
+        ignored_fields::check(
+            "stream_options.include_obfuscation",
+            value,
+            fields.is_strict(),
+        )?;
     }
     let mut take = |name: &str| match map.remove(name) {
         None | Some(Value::Null) => Ok(false),

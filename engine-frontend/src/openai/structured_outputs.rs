@@ -114,7 +114,9 @@ pub(super) fn take(fields: &mut Fields) -> Result<Taken, ValidationError> {
             gathered.take_named(name.to_owned(), as_name, value)?;
         }
     }
-    fields.warnings().extend(std::mem::take(&mut gathered.warnings));
+    fields
+        .warnings()
+        .extend(std::mem::take(&mut gathered.warnings));
     gathered.finish()
 }
 

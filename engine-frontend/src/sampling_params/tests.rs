@@ -159,7 +159,7 @@ fn logprobs_limit_can_be_lifted() {
 }
 
 #[test]
-fn greedy_drops_filters_and_refuses_several_answers() {
+fn greedy_drops_filters() {
     let greedy = verified(|p| {
         p.temperature = 1e-6;
         p.top_p = 0.5;
@@ -171,13 +171,11 @@ fn greedy_drops_filters_and_refuses_several_answers() {
         (greedy.temperature, greedy.top_p, greedy.top_k, greedy.min_p),
         (0.0, 1.0, 0, 0.0)
     );
-    assert_eq!(
-        refused(|p| {
-            p.temperature = 0.0;
-            p.n = 2;
-        }),
-        "n"
-    );
+    let several = verified(|p| {
+        p.temperature = 0.0;
+        p.n = 2;
+    });
+    assert!(several.is_ok());
 }
 
 #[test]

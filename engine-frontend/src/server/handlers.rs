@@ -27,8 +27,7 @@ use super::traces::extract_trace_headers;
 use crate::error::ValidationError;
 use crate::openai::{
     ChatCompletionRequest, CommonFields, CompletionRequest, DetokenizeRequest, RequestContext,
-    ResponsesRequest, ServingError, StreamOptions, TokenizeRequest,
-    Warnings,
+    ResponsesRequest, ServingError, StreamOptions, TokenizeRequest, Warnings,
 };
 use crate::supervisor::CoreHealth;
 

@@ -111,19 +111,34 @@ pub const FORMATS: [&str; 19] = [
 const INSTEAD: [(&str, &str); 16] = [
     ("contentEncoding", "write a pattern"),
     ("contentMediaType", "write a pattern"),
-    ("contentSchema", "write the schema where the value is not a string"),
-    ("discriminator", "give the property a const in each schema of anyOf"),
+    (
+        "contentSchema",
+        "write the schema where the value is not a string",
+    ),
+    (
+        "discriminator",
+        "give the property a const in each schema of anyOf",
+    ),
     ("enumDescriptions", "write them into description"),
     ("enumNames", "write them into description"),
     ("example", "write examples, a list"),
     ("externalDocs", "write $comment or description"),
     ("maxLen", "write maxLength"),
     ("minLen", "write minLength"),
-    ("nullable", "add \"null\" to type, as in \"type\": [\"string\", \"null\"]"),
+    (
+        "nullable",
+        "add \"null\" to type, as in \"type\": [\"string\", \"null\"]",
+    ),
     ("optional", "leave the property out of required"),
-    ("propertyOrdering", "properties come in the order of properties"),
+    (
+        "propertyOrdering",
+        "properties come in the order of properties",
+    ),
     ("regex", "write pattern"),
-    ("strict", "write it beside the schema; every schema is enforced"),
+    (
+        "strict",
+        "write it beside the schema; every schema is enforced",
+    ),
     ("xml", "write $comment or description"),
 ];
 /// Most different keywords that warnings name.
@@ -157,7 +172,8 @@ impl KeywordEffect {
             || NAMED_SCHEMAS.contains(&keyword)
         {
             Self::Enforced
-        } else if ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-") || asks_for_nothing() {
+        } else if ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-") || asks_for_nothing()
+        {
             Self::Annotation
         } else {
             Self::None
@@ -194,7 +210,10 @@ impl std::fmt::Display for SchemaWarning {
 
 /// Visits each keyword of a schema and of the schemas in it, with the way to its schema. Linear in the
 /// schema.
-pub fn visit_keywords<'a>(schema: &'a Value, visit: &mut impl FnMut(&[Cow<'a, str>], &'a str, &'a Value)) {
+pub fn visit_keywords<'a>(
+    schema: &'a Value,
+    visit: &mut impl FnMut(&[Cow<'a, str>], &'a str, &'a Value),
+) {
     visit_below(schema, &mut Vec::new(), visit);
 }
 

@@ -25,11 +25,16 @@ pub(super) fn of_field(field: &str, tool_places: &[usize]) -> String {
             return format!("{own}{rest}");
         }
     }
-    let tool = field.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
+    let tool = field
+        .strip_prefix("tools[")
+        .and_then(|rest| rest.split_once(']'));
     let Some((index, rest)) = tool else {
         return field.to_owned();
     };
-    let place = index.parse().ok().and_then(|index: usize| tool_places.get(index));
+    let place = index
+        .parse()
+        .ok()
+        .and_then(|index: usize| tool_places.get(index));
     let index = place.map_or(index.to_owned(), usize::to_string);
     // Functions stand in the tool itself.
     let rest = rest.strip_prefix(".function").unwrap_or(rest);
@@ -51,7 +56,10 @@ pub(super) fn of_error(
     // Where a constraint stands, or could, may be told in an error about any field.
     for before in ["constraints go into ", "multiple are specified: "] {
         if let Some((start, names)) = error.message.split_once(before) {
-            let names: Vec<String> = names.split(", ").map(|name| of_field(name, tool_places)).collect();
+            let names: Vec<String> = names
+                .split(", ")
+                .map(|name| of_field(name, tool_places))
+                .collect();
             error.message = format!("{start}{before}{}", names.join(", "));
         }
     }
@@ -127,7 +135,9 @@ mod tests {
     fn a_message_keeps_what_is_not_the_fields_name() {
         let message = "messages[0].content must be a string; see the messages";
         let error = ValidationError::field("messages[0].content", "[]", message);
-        let error = of_error(error, &[], |field| Some(field.replacen("messages", "input", 1)));
+        let error = of_error(error, &[], |field| {
+            Some(field.replacen("messages", "input", 1))
+        });
         assert_eq!(
             error.message,
             "input[0].content must be a string; see the messages"

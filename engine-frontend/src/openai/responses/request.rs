@@ -130,9 +130,11 @@ impl ResponsesRequest {
         let mut warnings = std::mem::take(fields.warnings());
         chat.extend(fields.rest());
         let chat = Fields::of(Api::Chat, chat.into(), is_strict);
-        let mut chat = chat.and_then(ChatCompletionRequest::from_fields).map_err(|error| {
-            own_words::of_error(error, &tool_places, |field| input.own_field(field))
-        })?;
+        let mut chat = chat
+            .and_then(ChatCompletionRequest::from_fields)
+            .map_err(|error| {
+                own_words::of_error(error, &tool_places, |field| input.own_field(field))
+            })?;
         let of_chat = &mut chat.common.warnings;
         of_chat.rename(|field| own_words::of_field(field, &tool_places));
         warnings.extend(std::mem::take(of_chat));
@@ -261,7 +263,13 @@ fn take_reasoning(
                 let field = format!("reasoning.{name}");
                 ignored_fields::check(&field, value.clone(), fields.is_strict())?;
             }
-            _ => return Err(known_keys::unknown("reasoning", name, &["effort", "summary"])),
+            _ => {
+                return Err(known_keys::unknown(
+                    "reasoning",
+                    name,
+                    &["effort", "summary"],
+                ));
+            }
         }
     }
     let effort = given.get("effort").cloned().unwrap_or_default();

@@ -104,11 +104,6 @@ fn every_spelling_of_every_constraint() {
             Grammar("root ::= \"a\"".to_owned()),
         ),
         (
-            "json_schema",
-            json!({"json_schema": schema, "grammar": ""}),
-            Json(text.to_owned()),
-        ),
-        (
             "response_format.schema",
             json!({"response_format": {"type": "json_object", "schema": schema}}),
             Json(text.to_owned()),
@@ -309,6 +304,7 @@ fn what_is_wrong_is_named() {
         ),
         ("json_schema", json!({"json_schema": 5})),
         ("grammar", json!({"grammar": 5})),
+        ("grammar", json!({"grammar": ""})),
         (
             "grammar",
             json!({"json_schema": {}, "grammar": "root ::= \"a\""}),

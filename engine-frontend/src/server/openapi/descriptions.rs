@@ -389,7 +389,10 @@ pub(super) const REQUESTS: &[Description] = &[
     ("effort", "As reasoning_effort."),
     ("summary", "No effect: thinking comes whole."),
     ("max_tool_calls", "No effect: the server runs no tools."),
-    ("client_metadata", "The client's notes on itself. No effect."),
+    (
+        "client_metadata",
+        "The client's notes on itself. No effect.",
+    ),
     ("background", "false only."),
     ("truncation", "disabled only."),
     ("include_obfuscation", "No effect: streams bear no padding."),
