@@ -14,6 +14,7 @@ mod errors;
 mod faults;
 mod fields;
 mod first_steps;
+mod habits;
 mod isolation;
 mod logs;
 mod responses;
