@@ -428,7 +428,7 @@ mod tests {
             ("logit_bias", json!({"x": 1})),
             ("logit_bias", json!({"1": "x"})),
             ("cache_salt", json!("a/b")),
-            ("stream_options", json!({"include_usage": 1})),
+            ("stream_options", json!(1)),
             ("truncation_side", json!("up")),
             ("truncation_side", json!("left")),
             ("logprob_token_ids", json!([1])),

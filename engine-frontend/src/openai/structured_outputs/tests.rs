@@ -304,7 +304,6 @@ fn what_is_wrong_is_named() {
         ),
         ("json_schema", json!({"json_schema": 5})),
         ("grammar", json!({"grammar": 5})),
-        ("grammar", json!({"grammar": ""})),
         (
             "grammar",
             json!({"json_schema": {}, "grammar": "root ::= \"a\""}),
