@@ -40,6 +40,7 @@ pub mod engine;
 mod lock;
 pub mod model_executor;
 mod panic_message;
+mod repetition;
 pub mod request;
 pub mod sample;
 mod shared_prefix;

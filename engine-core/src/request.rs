@@ -327,6 +327,16 @@ impl Request {
         }
     }
 
+    /// Leads the output out of a string that repeats itself; true where one does.
+    pub(crate) fn close_repetition(&mut self) -> bool {
+        let num_prompt_tokens = self.num_prompt_tokens();
+        let Some((grammar, all_token_ids)) = self.grammar_and_tokens() else {
+            return false;
+        };
+        let output = all_token_ids.get(num_prompt_tokens..).unwrap_or_default();
+        grammar.close_repetition(output)
+    }
+
     /// Tokens that the output may still get in a context of `max_model_len`.
     pub(crate) fn num_tokens_left(&self, max_model_len: usize) -> u32 {
         let in_context = max_model_len.saturating_sub(self.num_tokens());

@@ -238,6 +238,14 @@ impl AsyncLLM {
         self.inner.stat_loggers.get_or_init(|| loggers);
     }
 
+    /// Lets the stat loggers say what there is to say. For whoever has a clock.
+    pub fn do_log_stats(&self) {
+        let num_unfinished = self.num_unfinished_requests();
+        for logger in self.inner.stat_loggers() {
+            logger.log(num_unfinished);
+        }
+    }
+
     /// Turns a prompt into tokens, as [`Self::generate`] does, and makes `answer` of them there.
     ///
     /// # Errors
@@ -288,6 +296,11 @@ impl AsyncLLM {
     /// What the core said about itself when it was ready.
     pub fn ready_response(&self) -> &EngineCoreReadyResponse {
         &self.ready
+    }
+
+    /// True if the model thinks between two tokens of its own.
+    pub fn thinks(&self) -> bool {
+        self.input_processor.thinks()
     }
 
     /// The model's tokenizer.
@@ -387,6 +400,9 @@ impl Inner {
             streams.push((stream, first..children.len()));
         }
         let ids: Vec<String> = children.iter().map(|c| c.request_id.clone()).collect();
+        for logger in self.stat_loggers() {
+            logger.record_arrival();
+        }
         // Dropping the streams takes back what was sent.
         self.client.add_requests(children).map_err(refused)?;
         // Where one of several failed meanwhile, those sent after it would run for nobody.
@@ -406,6 +422,10 @@ impl Inner {
         // The state is consistent between any two calls into it, so a panic elsewhere is no
         // reason to give up the other requests.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stat_loggers(&self) -> impl Iterator<Item = &Arc<dyn StatLogger>> {
+        self.stat_loggers.get().into_iter().flatten()
     }
 
     fn abort(&self, ids: Vec<String>) {
@@ -472,7 +492,7 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
                     tokio::task::yield_now().await;
                 }
                 let iteration = inner.state().output_processor.take_iteration_stats();
-                for logger in inner.stat_loggers.get().into_iter().flatten() {
+                for logger in inner.stat_loggers() {
                     logger.record(step.scheduler_stats.as_deref(), &iteration);
                 }
             }

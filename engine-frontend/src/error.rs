@@ -66,15 +66,32 @@ impl ValidationError {
 
 impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        match (&self.parameter, &self.value) {
-            (Some(parameter), Some(value)) => {
-                write!(f, " (parameter={parameter}, value={value})")
-            }
-            (Some(parameter), None) => write!(f, " (parameter={parameter})"),
-            (None, Some(value)) => write!(f, " (value={value})"),
-            (None, None) => Ok(()),
+        let says = |part: &str| says(&self.message, part);
+        if let Some(parameter) = &self.parameter
+            && !says(parameter)
+        {
+            write!(f, "{parameter}: ")?;
         }
+        f.write_str(&self.message)?;
+        match &self.value {
+            Some(value) if value.is_empty() => f.write_str(" (got \"\")"),
+            Some(value) if !says(value) => write!(f, " (got {value})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// True if a message has this name or value. One of a few characters may stand there by chance: it counts
+/// where the message has it as what it got.
+fn says(message: &str, part: &str) -> bool {
+    const BY_CHANCE: usize = 3;
+    match part.len() <= BY_CHANCE {
+        true => {
+            message.starts_with(part)
+                || message.contains(&format!("got {part}"))
+                || message.contains(&format!("got {part:?}"))
+        }
+        false => message.contains(part),
     }
 }
 
@@ -153,12 +170,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn display_appends_parameter_and_value() {
+    fn display_says_parameter_and_value_once() {
         let error = ValidationError::field("top_p", 2.0, "top_p must be in (0, 1]");
-        assert_eq!(
-            error.to_string(),
-            "top_p must be in (0, 1] (parameter=top_p, value=2)"
-        );
+        assert_eq!(error.to_string(), "top_p must be in (0, 1] (got 2)");
+        let error = ValidationError::field("n", -1, "n must be positive, got -1");
+        assert_eq!(error.to_string(), "n must be positive, got -1");
+        let error = ValidationError::about("tools[0]", "two tools have this name");
+        assert_eq!(error.to_string(), "tools[0]: two tools have this name");
         assert_eq!(ValidationError::new("broken").to_string(), "broken");
     }
 

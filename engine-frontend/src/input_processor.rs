@@ -196,7 +196,8 @@ impl InputProcessor {
         let constraint = request.sampling_params.structured_outputs.clone();
         constraint.is_some_and(|mut constraint| {
             // Which is done once more before the check.
-            self.structured_outputs.apply(&mut constraint);
+            self.structured_outputs
+                .apply(&mut constraint, request.whitespace_field.is_some());
             self.checker.is_check_due(&constraint)
         })
     }
@@ -325,7 +326,8 @@ impl InputProcessor {
         let Some(constraint) = &mut params.structured_outputs else {
             return Ok(None);
         };
-        self.structured_outputs.apply(constraint);
+        self.structured_outputs
+            .apply(constraint, request.whitespace_field.is_some());
         let field = request.constraint_field.clone().unwrap_or_else(|| {
             let kind = constraint.constraint.kind();
             format!("structured_outputs.{kind}")
@@ -455,6 +457,11 @@ impl InputProcessor {
         verify_lengths(params)?;
         params.seed.get_or_insert_with(random_u64);
         Ok(())
+    }
+
+    /// True if the model thinks between two tokens of its own.
+    pub(crate) fn thinks(&self) -> bool {
+        self.reasoning.is_some()
     }
 
     /// Fills what the core needs to know of the model's thinking. Returns whether a constraint

@@ -35,10 +35,12 @@ pub mod server;
 mod arg_utils;
 mod async_llm;
 mod cancel_on_drop;
+mod did_you_mean;
 mod error;
 mod input_processor;
 mod json_problem;
 mod llm;
+mod load_progress;
 mod logging;
 mod logprobs;
 #[cfg(feature = "opentelemetry")]
@@ -87,7 +89,8 @@ pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine, start_supervised_engine};
 pub use stop_strings::StopStrings;
 pub use structured_outputs::{
-    BackendOptions, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
+    BackendOptions, FORMATS, KeywordEffect, Reasoning, ReasoningParser, SchemaWarning,
+    StructuredOutputsArgs, ThinkingMarkers, schema_warnings, visit_keywords,
 };
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use terminal_text::{controls_terminals, for_terminal};

@@ -2,6 +2,7 @@
 //! statistics per step and per request, and the loggers that show them ([`PrometheusStatLogger`]
 //! for `/metrics`, [`LoggingStatLogger`] for people).
 
+mod caching;
 mod engine;
 mod histogram;
 mod http_requests;
@@ -25,4 +26,13 @@ use protocol::SchedulerStats;
 pub trait StatLogger: std::fmt::Debug + Send + Sync {
     /// One step, as far as this frontend saw it.
     fn record(&self, scheduler: Option<&SchedulerStats>, iteration: &IterationStats);
+
+    /// Requests were sent to the core.
+    fn record_arrival(&self) {}
+
+    /// Says what there is to say, of an engine with so many unfinished requests. Called every few
+    /// seconds.
+    fn log(&self, num_unfinished: usize) {
+        let _ = num_unfinished;
+    }
 }

@@ -105,6 +105,8 @@ impl OutputProcessor {
                 callers_fields: callers_fields.clone(),
                 model_stop_token_ids: stop_token_ids.clone(),
                 structured_output_complete: None,
+                completed_by_budget: false,
+                repetition_closed: false,
                 detokenizer: detokenizer.clone(),
                 budget: budget.clone(),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
@@ -184,6 +186,7 @@ impl OutputProcessor {
         let (finish_reason, stop_reason) = state.take_tokens(output);
         let mut finished = finish_reason.map(|reason| state.stats.finish(reason));
         if let Some(reason) = finish_reason {
+            state.queue.note_finish(reason);
             self.structured_ends
                 .count(state.structured_output_complete, reason);
         }
@@ -256,6 +259,7 @@ impl OutputProcessor {
         self.iteration_stats
             .finished_requests
             .push(state.stats.finish(FinishReason::Error));
+        state.queue.note_finish(FinishReason::Error);
         state
             .queue
             .put(Err(match (error.code, &state.callers_fields) {
@@ -296,6 +300,7 @@ impl OutputProcessor {
             if let Some(state) = self.request_states.remove(&id) {
                 let finished = state.stats.finish(FinishReason::Abort);
                 self.iteration_stats.finished_requests.push(finished);
+                state.queue.note_finish(FinishReason::Abort);
                 aborted.push(id);
             }
         }
@@ -306,6 +311,7 @@ impl OutputProcessor {
     pub fn propagate_error(&mut self, error: &EngineDeadError) {
         self.parent_requests.clear();
         for (_, state) in self.request_states.drain() {
+            state.queue.note_finish(FinishReason::Error);
             state.queue.put(Err(error.clone().into()));
         }
     }

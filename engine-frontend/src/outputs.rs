@@ -54,6 +54,11 @@ pub struct CompletionOutput {
     /// Of a complete answer under a constraint: whether it is a whole text of the grammar. It
     /// isn't where a limit or a stop string cut it off.
     pub structured_output_complete: Option<bool>,
+    /// Of a complete answer that is a whole text of its constraint: true if the limit of tokens led it to
+    /// its end, so that it may say less than the model would have.
+    pub structured_output_completed_by_budget: bool,
+    /// Of a complete answer: true if a string that repeated itself was closed.
+    pub structured_output_repetition_closed: bool,
 }
 
 impl CompletionOutput {
@@ -77,6 +82,8 @@ impl CompletionOutput {
         self.finish_reason = next.finish_reason;
         self.stop_reason = next.stop_reason;
         self.structured_output_complete = next.structured_output_complete;
+        self.structured_output_completed_by_budget = next.structured_output_completed_by_budget;
+        self.structured_output_repetition_closed = next.structured_output_repetition_closed;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use protocol::FinishReason;
 use tokio::sync::Notify;
 
 use crate::error::GenerateError;
@@ -49,6 +50,13 @@ impl RequestOutputCollector {
     pub(crate) fn count_tokens(&self, tokens: usize) {
         if let Some(usage) = &self.usage {
             usage.add_completion_tokens(tokens);
+        }
+    }
+
+    /// Notes why an answer ended, whether or not its reader learns it.
+    pub(crate) fn note_finish(&self, reason: FinishReason) {
+        if let Some(usage) = &self.usage {
+            usage.add_finish_reason(reason);
         }
     }
 

@@ -116,18 +116,13 @@ pub(crate) fn verify_ranges(p: &SamplingParams) -> Result<(), ValidationError> {
     if let Some(interval) = p.stream_interval {
         check(interval >= 1, "stream_interval", interval, "at least 1")?;
     }
-    if let Some(r) = p.repetition_detection {
+    // 0 turns it off, and then the others say nothing.
+    if let Some(r) = p.repetition_detection.filter(|r| r.max_pattern_size > 0) {
         check(
-            r.max_pattern_size >= 1,
-            "repetition_detection.max_pattern_size",
-            r.max_pattern_size,
-            "at least 1",
-        )?;
-        check(
-            (1..=r.max_pattern_size).contains(&r.min_pattern_size),
+            r.min_pattern_size <= r.max_pattern_size,
             "repetition_detection.min_pattern_size",
             r.min_pattern_size,
-            "at least 1 and at most max_pattern_size",
+            "at most max_pattern_size",
         )?;
         check(
             r.min_count >= 2,
@@ -355,12 +350,6 @@ fn check_id(name: &str, id: u32, limits: &ModelLimits) -> Result<(), ValidationE
 
 fn normalise(p: &mut SamplingParams) -> Result<(), ValidationError> {
     if p.temperature < SAMPLING_EPS {
-        check(
-            p.n == 1,
-            "n",
-            p.n,
-            "1 with greedy decoding (temperature 0): all answers would be the same",
-        )?;
         p.temperature = 0.0;
         p.top_p = 1.0;
         p.top_k = 0;

@@ -1,19 +1,19 @@
 //! From command-line flags to an engine that is ready.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use protocol::{EngineCoreReadyResponse, LoadProgress};
 use tokenizer::{GenerationConfig, Tokenizer, TokenizerError};
 use tokio::task::JoinError;
 
-use crate::arg_utils::{EngineArgs, GenerationConfigArg};
+use crate::arg_utils::{EngineArgs, GenerationConfigArg, QuantizationArg};
 use crate::async_llm::AsyncLLM;
 use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
 use crate::error::ValidationError;
+use crate::load_progress::LoadProgressDisplay;
 use crate::openai::DefaultSamplingParams;
 use crate::sampling_params::verify_ranges;
 use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions};
@@ -122,13 +122,11 @@ async fn start_core(
     if let Some(path) = model.as_ref().filter(|path| !path.exists()) {
         return Err(StartupError::NoModel { path: path.clone() });
     }
-    let progress = LoadProgressBar::default();
     let (tokenizer, client) = load_both(
         tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref())),
-        start_engine_core(args, launch, &progress),
+        start_engine_core(args, launch),
     )
     .await?;
-    drop(progress);
     verify_core(
         client.ready_response(),
         tokenizer.fingerprint(),
@@ -232,9 +230,10 @@ async fn load_both(
 async fn start_engine_core(
     args: &EngineArgs,
     options: &LaunchOptions,
-    progress: &LoadProgressBar,
 ) -> Result<EngineCoreClient, EngineCoreStartupError> {
-    let on_progress = |loaded| progress.update(loaded);
+    let quantizes = args.quantization != QuantizationArg::None;
+    let mut progress = LoadProgressDisplay::new(quantizes);
+    let on_progress = |loaded: LoadProgress| progress.update(&loaded);
     match &args.engine_core_address {
         Some(address) => {
             let address = Path::new(address);
@@ -301,35 +300,6 @@ fn verify_defaults(defaults: &DefaultSamplingParams) -> Result<(), ValidationErr
         );
         ValidationError::new(message)
     })
-}
-
-/// How far the weights are, at a terminal.
-#[derive(Debug, Default)]
-struct LoadProgressBar(std::sync::OnceLock<ProgressBar>);
-
-impl LoadProgressBar {
-    fn update(&self, loaded: LoadProgress) {
-        if !io::stderr().is_terminal() {
-            return;
-        }
-        let bar = self.0.get_or_init(|| {
-            let bar = ProgressBar::new(loaded.total_bytes);
-            let template = "loading the model {bar:30} {bytes}/{total_bytes} [{elapsed}]";
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
-            }
-            bar
-        });
-        bar.set_position(loaded.done_bytes);
-    }
-}
-
-impl Drop for LoadProgressBar {
-    fn drop(&mut self) {
-        if let Some(bar) = self.0.get() {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 #[cfg(test)]

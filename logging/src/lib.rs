@@ -5,6 +5,7 @@
 //! ([`EscapingWriter`]), in the lines for people and in JSON alike.
 
 mod escape;
+mod pace;
 
 use std::fs::File;
 use std::io::stderr;
@@ -14,6 +15,7 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::{EnvFilter, fmt};
 
 pub use escape::{Escapes, EscapingWriter};
+pub use pace::Pace;
 
 /// How a process logs.
 #[derive(Debug, Default)]

@@ -64,6 +64,11 @@ pub struct EngineCoreOutput {
     /// Of a constrained request with stop strings: after how many of the new tokens its output was such a
     /// text, ascending. Says whether what a stop string among them ends is one.
     pub complete_after: Vec<u32>,
+    /// True if the limit of tokens left out tokens that the grammar allows, so far: the output is led to
+    /// its end.
+    pub completed_by_budget: bool,
+    /// True if a string of the output that repeated itself was closed, so far.
+    pub repetition_closed: bool,
     /// Where the prompt left it open whether the model thinks: that it doesn't, since there is no time
     /// for it. With the event `Admitted`.
     pub no_time_to_think: bool,

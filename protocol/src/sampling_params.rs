@@ -156,6 +156,7 @@ pub struct ThinkingTokens {
 }
 
 /// When an output counts as repeating itself: its tail is the same pattern `min_count` times.
+/// `max_pattern_size` 0 turns detection off, as in vLLM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepetitionDetection {
     /// Longest pattern looked for, in tokens.

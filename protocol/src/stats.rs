@@ -15,6 +15,8 @@ pub struct SchedulerStats {
     pub prefix_cache_stats: PrefixCacheStats,
     /// Tokens that this step put through the model.
     pub num_scheduled_tokens: u32,
+    /// Of these, tokens of prompts. Tokens from the prefix cache are not computed and not counted.
+    pub num_prompt_tokens: u32,
     /// Requests preempted in this step.
     pub num_preempted_reqs: u32,
     /// Rows that sampling limits had emptied, and a guard restored, in this step.

@@ -44,6 +44,7 @@ impl StructuredOutputsParams {
             return Vec::new();
         }
         let mut options = vec![match &self.whitespace {
+            Whitespace::Usual => ("whitespace", "usual"),
             Whitespace::Flexible => ("whitespace", "flexible"),
             Whitespace::Spaced => ("whitespace", "spaced"),
             Whitespace::Compact => ("whitespace", "compact"),
@@ -117,8 +118,11 @@ impl StructuredOutputsConstraint {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whitespace {
-    /// Nothing, one space, or a line end with at most 64 spaces and tabs.
+    /// As JSON is usually printed: nothing around the text; nothing or one space after `:` and `,`; a
+    /// line break with at most 16 spaces and tabs after `{`, `[` and `,` and before `}` and `]`.
     #[default]
+    Usual,
+    /// Wherever JSON allows it: nothing, one space, or a line break with at most 64 spaces and tabs.
     Flexible,
     /// A space after `,` and `:`, as Python's `json.dumps` writes it.
     Spaced,

@@ -11,7 +11,7 @@
 //! regular expressions, choices, JSON Schema (`docs/json-schema.md`), EBNF, GBNF, Lark and structural
 //! tags (`docs/grammars.md`).
 //!
-//! How it works, what it costs and where to change it: `docs/structured-output.md`.
+//! How it works, what it costs and where to change it: `docs/internals/structured-output.md`.
 //!
 //! # In an engine
 //! ```

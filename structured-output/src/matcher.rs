@@ -12,6 +12,7 @@ use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
+use crate::lexical::OutOfFuel;
 use crate::mask::{Mask, MaskRef};
 use history::History;
 
@@ -414,8 +415,44 @@ impl GrammarMatcher {
                 let granted = own.left();
                 let fewest = automaton.fewest_tokens_of_all(state, &mut own);
                 fuel.burn(granted - own.left())?;
-                Ok(fewest.unwrap_or(None))
+                within_search(fewest, granted, max_steps)
             })
+    }
+
+    /// The tokens that begin the texts of the fewest tokens, where a search of `max_steps` finds that
+    /// `num_tokens` are enough for these, stop token included; a stop token where the text may end. `None`
+    /// where it doesn't, and under grammars that are not JSON's or regular.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn next_token_mask_of_fewest(
+        &self,
+        num_tokens: u32,
+        max_steps: u64,
+    ) -> Result<Option<MaskRef>, MatcherError> {
+        if self.place.terminated {
+            return Ok(Some(self.stop_mask()));
+        }
+        let state = self.place.state;
+        let found = self
+            .grammar
+            .engine()
+            .run(&self.allowance, |automaton, fuel| {
+                let mut own = fuel.part(max_steps);
+                let granted = own.left();
+                let found = automaton.tokens_toward_fewest(state, &mut own);
+                fuel.burn(granted - own.left())?;
+                within_search(found, granted, max_steps)
+            })?;
+        let Some((_, mut tokens)) = found.filter(|(fewest, _)| *fewest <= num_tokens) else {
+            return Ok(None);
+        };
+        if tokens.is_empty() {
+            return Ok(Some(self.stop_mask()));
+        }
+        let info = self.grammar.tokenizer_info();
+        tokens.retain(|&id| !info.is_stop_token(id) && !self.is_own_stop_token(id));
+        Ok((!tokens.is_empty()).then(|| self.mask_of_tokens(tokens)))
     }
 
     /// How many bytes a short completion has; 0 after termination. Costs less than
@@ -520,4 +557,17 @@ fn mask_of_ids(ids: Vec<u32>, vocab_size: usize) -> Mask {
         words[id as usize / 32] |= 1 << (id % 32);
     }
     Mask::from_words(words, ids.len())
+}
+
+/// What a search found that may take `max_steps` and was granted so many of them. One that ends early has
+/// found nothing, unless it was granted too few: then it is asked again with more.
+fn within_search<T>(
+    found: Result<Option<T>, OutOfFuel>,
+    granted: u64,
+    max_steps: u64,
+) -> Result<Option<T>, OutOfFuel> {
+    match found {
+        Err(error) if granted < max_steps => Err(error),
+        found => Ok(found.unwrap_or(None)),
+    }
 }

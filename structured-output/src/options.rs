@@ -12,7 +12,7 @@ use crate::regex::RegexLimits;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompilerOptions {
     /// Bytes for everything that is kept for reuse: compiled grammars, expressions, masks.
-    /// Default 128 MiB. See `docs/structured-output.md` for how they are shared out.
+    /// Default 128 MiB. See `docs/internals/structured-output.md` for how they are shared out.
     pub cache_bytes: usize,
     /// What one compilation may spend, unless the call brings its own budget.
     pub budget: CompileBudget,

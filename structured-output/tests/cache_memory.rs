@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Beyond `cache_bytes`, as `docs/structured-output.md` has it: what is counted is estimated.
+/// Beyond `cache_bytes`, as `docs/internals/structured-output.md` has it: what is counted is estimated.
 const TOLERANCE: f64 = 1.05;
 
 const STOP: u32 = 20_000;

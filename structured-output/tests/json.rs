@@ -224,13 +224,30 @@ fn the_language_of_a_schema() {
 #[test]
 fn whitespace_modes() {
     let texts = [
-        ("{\"a\":[1,2],\"b\":{}}", [true, false, true]),
-        ("{\"a\": [1, 2], \"b\": {}}", [true, true, false]),
-        (" {\n\t\"a\" : [ ] }\n", [true, false, false]),
-        ("{\n\n}", [false, false, false]),
-        ("{  }", [false, false, false]),
+        ("{\"a\":[1,2],\"b\":{}}", [true, true, false, true]),
+        ("{\"a\": [1, 2], \"b\": {}}", [true, true, true, false]),
+        (
+            "{\n  \"a\": [\n    1,\n    2\n  ]\n}",
+            [true, true, false, false],
+        ),
+        ("{\n\t\"a\":[1, 2,\n3\n]\n}", [true, true, false, false]),
+        ("{\n                \"a\": 1\n}", [true, true, false, false]),
+        (
+            "{\n                 \"a\": 1\n}",
+            [false, true, false, false],
+        ),
+        ("{\"a\":\n1}", [false, true, false, false]),
+        ("{\"a\" : 1}", [false, true, false, false]),
+        ("{ \"a\": 1}", [false, true, false, false]),
+        ("[1 ,2]", [false, true, false, false]),
+        (" 1", [false, true, false, false]),
+        ("{}\n", [false, true, false, false]),
+        (" {\n\t\"a\" : [ ] }\n", [false, true, false, false]),
+        ("{\n\n}", [false; 4]),
+        ("{  }", [false; 4]),
     ];
     let modes = [
+        Whitespace::Usual,
         Whitespace::Flexible,
         Whitespace::Spaced,
         Whitespace::Compact,
@@ -446,7 +463,7 @@ proptest! {
     #[test]
     fn masks_of_schemas(
         which in 0..CASES.len(),
-        mode in prop::sample::select(vec![Whitespace::Flexible, Whitespace::Spaced, Whitespace::Compact]),
+        mode in prop::sample::select(vec![Whitespace::Usual, Whitespace::Flexible, Whitespace::Spaced, Whitespace::Compact]),
         choices in prop::collection::vec(any::<usize>(), 1..16),
     ) {
         let grammar = schema(CASES[which].0, mode).unwrap();

@@ -216,7 +216,7 @@ proptest! {
     fn masks_after_keys_and_items(
         which in 0..SCHEMAS.len(),
         order in prop::sample::select(vec![PropertyOrder::Any, PropertyOrder::Schema]),
-        whitespace in prop::sample::select(vec![Whitespace::Flexible, Whitespace::Compact]),
+        whitespace in prop::sample::select(vec![Whitespace::Usual, Whitespace::Flexible, Whitespace::Compact]),
         choices in prop::collection::vec(any::<usize>(), 1..16),
     ) {
         check(&grammar(SCHEMAS[which], order, whitespace), &choices)?;
@@ -232,7 +232,7 @@ proptest! {
     fn tokens_lead_where_their_bytes_do(
         which in 0..SCHEMAS.len(),
         order in prop::sample::select(vec![PropertyOrder::Any, PropertyOrder::Schema]),
-        whitespace in prop::sample::select(vec![Whitespace::Flexible, Whitespace::Compact]),
+        whitespace in prop::sample::select(vec![Whitespace::Usual, Whitespace::Flexible, Whitespace::Compact]),
         choices in prop::collection::vec(any::<usize>(), 1..16),
     ) {
         let shared = grammar(SCHEMAS[which], order, whitespace);

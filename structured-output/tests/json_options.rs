@@ -230,7 +230,7 @@ fn a_wrong_option_is_named() {
         ),
         (
             r#"{"whitespace": "wide"}"#,
-            "option `whitespace`: expected one of flexible, spaced, compact, not `\"wide\"`"
+            "option `whitespace`: expected one of usual, flexible, spaced, compact, not `\"wide\"`"
                 .to_owned(),
         ),
         (

@@ -7,6 +7,7 @@ mod batch;
 mod builtin_model;
 #[path = "../../gguf/tests/writer/model.rs"]
 mod converter;
+mod docs;
 mod engine_core_process;
 mod gguf_files;
 mod grammars_in_the_core;

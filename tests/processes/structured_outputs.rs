@@ -54,29 +54,55 @@ fn car_schema() -> Value {
     })
 }
 
+/// The answers of the example file, in its order; free, and under its constraints.
+const EXAMPLES: [(&str, &str); 5] = [
+    (
+        "Set temperature to 0, and the most likely token is always taken.",
+        "positive",
+    ),
+    ("alan.turing@enigma.com", "alan.turing@enigma.org"),
+    (
+        "Trieste",
+        r#"{"name": "Mirela Kovacs", "age": 34, "city": "Trieste"}"#,
+    ),
+    (
+        "6",
+        r#"{"brand": "Ford", "model": "Mustang", "car_type": "Coupe"}"#,
+    ),
+    (
+        "SELECT me, email FROM users",
+        "SELECT username, email FROM users;",
+    ),
+];
+
 #[test]
-fn the_example_file_gives_what_its_constraints_allow() {
+fn every_answer_of_the_example_file_is_better_for_its_constraint() {
     let examples = workspace().join("builtin-model/examples/structured_outputs.jsonl");
-    let results = answer(&fs::read_to_string(examples).unwrap(), &[]);
+    let held = fs::read_to_string(examples).unwrap();
+    let free: String = held
+        .lines()
+        .map(|line| {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            let body = line["body"].as_object_mut().unwrap();
+            body.retain(|name, _| {
+                !matches!(name.as_str(), "structured_outputs" | "response_format")
+            });
+            format!("{line}\n")
+        })
+        .collect();
+    let results = answer(&held, &[]);
     for result in &results {
         let choice = choice(result);
         assert_eq!(choice["finish_reason"], "stop", "{result}");
         assert_eq!(choice["structured_output_complete"], true, "{result}");
     }
-    let by_id = |id: &str| {
-        let result = results.iter().find(|result| result["custom_id"] == id);
-        content(result.unwrap())
-    };
-    assert_eq!(by_id("sentiment"), "positive");
-    let email = by_id("email");
-    let (name, domain) = email.strip_suffix(".com").unwrap().split_once('@').unwrap();
-    for word in [name, domain] {
-        let is_word = |c: char| c.is_alphanumeric() || c == '_';
-        assert!(!word.is_empty() && word.chars().all(is_word), "{email}");
-    }
-    let car: Value = serde_json::from_str(by_id("car")).unwrap();
-    assert!(jsonschema::is_valid(&car_schema(), &car), "{car}");
-    assert_eq!(by_id("sql"), "SELECT username, email FROM users");
+    let free = answer(&free, &[]);
+    let answers: Vec<_> = free
+        .iter()
+        .map(content)
+        .zip(results.iter().map(content))
+        .collect();
+    assert_eq!(answers, EXAMPLES);
 }
 
 #[test]

@@ -35,7 +35,7 @@ struct Arguments {
     /// Drop what an engine keeps between schemas before each of them
     #[arg(long)]
     cold: bool,
-    /// White space in the text, for Formwork: flexible, spaced or compact
+    /// White space in the text, for Formwork: usual, flexible, spaced or compact. Corpora have documents of any form
     #[arg(long, default_value = "flexible")]
     whitespace: String,
     /// Order of an object's properties, for Formwork: schema or any

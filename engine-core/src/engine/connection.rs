@@ -4,9 +4,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
+use logging::Pace;
 use protocol::handshake::{HandshakeError, startup_handshake};
 use protocol::transport::{FrameReader, FrameWriter, Listener, Stream, TransportError};
 use protocol::{
@@ -36,6 +37,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after a connection that the system refused.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Time between two lines that say how far the model is loaded.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of the frontend that started this process.
 const OWNER_INDEX: u32 = 0;
 
@@ -97,8 +100,12 @@ pub fn run_connected(address: &Path, confine: &Confine) -> Result<(), ServeError
         // The input thread notices when the frontend is gone.
         let _ = writer.write(&EngineCoreStartupMessage::LoadProgress(progress));
     });
-    let loaded = match loaded {
-        Ok(loaded) => loaded,
+    let started = loaded.and_then(|loaded| {
+        confine.after_loading();
+        Server::start(loaded)
+    });
+    let (mut process, server) = match started {
+        Ok(started) => started,
         Err(error) => {
             let failure = StartupFailure {
                 message: error.to_string(),
@@ -111,8 +118,6 @@ pub fn run_connected(address: &Path, confine: &Confine) -> Result<(), ServeError
             );
         }
     };
-    confine.after_loading();
-    let (mut process, server) = Server::new(loaded);
     // Ctrl-C at a terminal reaches both processes; what it means is for the frontend to say.
     server.handle_signals(config.shutdown_timeout_seconds, OnInterrupt::Ignore)?;
     match server.greet_client(writer, OWNER_INDEX) {
@@ -168,9 +173,14 @@ pub fn run_listening(
     // First of all: an address in use must not cost a model's loading time.
     let listener = Listener::bind(address)?;
     confine.before_loading(&config.model_config);
-    let loaded = load_engine_core(config, &mut |progress| log_progress(&progress))?;
+    let mut pace = Pace::new(PROGRESS_INTERVAL, Instant::now());
+    let loaded = load_engine_core(config, &mut |progress| {
+        if pace.take_turn(Instant::now()) {
+            log_progress(&progress);
+        }
+    })?;
     confine.after_loading();
-    let (mut process, server) = Server::new(loaded);
+    let (mut process, server) = Server::start(loaded)?;
     server.handle_signals(config.shutdown_timeout_seconds, OnInterrupt::End)?;
     tracing::info!(address = %address.display(), "ready");
     let acceptor = server.clone();
@@ -184,11 +194,8 @@ pub fn run_listening(
 }
 
 fn log_progress(progress: &LoadProgress) {
-    tracing::debug!(
-        done_bytes = progress.done_bytes,
-        total_bytes = progress.total_bytes,
-        "loading the model"
-    );
+    let (done, total) = (progress.done_bytes >> 20, progress.total_bytes >> 20);
+    tracing::info!("loading the model: {done} of {total} MiB");
 }
 
 /// What an interrupt (Ctrl-C) means.
@@ -206,6 +213,14 @@ struct Server {
 }
 
 impl Server {
+    /// An engine that is ready for requests: it has answered some of its own.
+    fn start(loaded: LoadedEngineCore) -> Result<(EngineCoreProc, Self), StartupError> {
+        let (mut process, server) = Self::new(loaded);
+        let ready = &server.ready;
+        process.warm_up(ready.max_model_len, ready.vocab_size)?;
+        Ok((process, server))
+    }
+
     fn new(loaded: LoadedEngineCore) -> (EngineCoreProc, Self) {
         // Unbounded, as the scheduler's queue behind it is: a thread that waited here would not
         // notice that its client left.

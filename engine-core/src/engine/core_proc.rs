@@ -52,6 +52,18 @@ impl EngineCoreProc {
         }
     }
 
+    /// Runs requests of the engine's own, before the busy loop. See [`EngineCore::warm_up`].
+    ///
+    /// # Errors
+    /// The core can't run a step.
+    pub(crate) fn warm_up(
+        &mut self,
+        max_model_len: u32,
+        vocab_size: u32,
+    ) -> Result<(), EngineCoreError> {
+        self.engine_core.warm_up(max_model_len, vocab_size)
+    }
+
     /// Runs until the process is to end; returns who wanted that.
     ///
     /// # Errors

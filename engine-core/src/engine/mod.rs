@@ -14,6 +14,7 @@ mod output_thread;
 mod poison;
 mod startup;
 mod utility;
+mod warm_up;
 
 pub use self::core::{EngineCore, EngineCoreError, StepTimes};
 pub use confinement::Confine;

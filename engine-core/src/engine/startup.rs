@@ -13,6 +13,7 @@ use crate::core::block_hash::BlockHasher;
 use crate::core::kv_cache_manager::KVCacheConfig;
 use crate::core::sched::{EngineClock, Scheduler, SchedulerError};
 use crate::core::spec_decode::{NgramProposer, SpeculativeConfigError};
+use crate::engine::core::EngineCoreError;
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
@@ -86,6 +87,9 @@ pub enum StartupError {
     /// The worker could not be started.
     #[error(transparent)]
     Executor(#[from] ExecutorError),
+    /// The model is loaded and can't run a step.
+    #[error("the first step failed: {0}")]
+    WarmUp(#[from] EngineCoreError),
 }
 
 /// An engine's parts, and what its clients need to know of it.

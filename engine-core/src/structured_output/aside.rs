@@ -45,6 +45,7 @@ pub(crate) enum Question {
 pub(super) struct Standing {
     pub(super) num_answer_tokens: usize,
     pub(super) has_overshot: bool,
+    pub(super) is_closing_string: bool,
     pub(super) tokens_left: u32,
 }
 
@@ -212,6 +213,7 @@ impl StructuredOutputRequest {
         Standing {
             num_answer_tokens: self.num_answer_tokens,
             has_overshot: self.has_overshot,
+            is_closing_string: self.is_closing_string,
             tokens_left,
         }
     }

@@ -4,7 +4,7 @@
 
 use protocol::StructuredOutputsParams;
 use structured_output::{
-    CancelFlag, CompileEffort, CompileError, MaskRef, MatcherError, RenewError,
+    CancelFlag, CompileEffort, CompileError, MaskRef, MatcherError, RenewError, TokenizerInfo,
 };
 
 /// Compiles constraints. Shared by the compile threads.
@@ -134,6 +134,15 @@ pub trait StructuredOutputGrammar: Send {
         Ok(None)
     }
 
+    /// The tokens that begin the texts of the fewest tokens, where `num_tokens` are enough for these, stop
+    /// token included. `None` where little work doesn't find them.
+    ///
+    /// # Errors
+    /// A limit.
+    fn next_token_mask_of_fewest(&self, _num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
+        Ok(None)
+    }
+
     /// Whether the text's next byte is given, whatever token writes it. Looks at no vocabulary.
     ///
     /// # Errors
@@ -146,6 +155,9 @@ pub trait StructuredOutputGrammar: Send {
     /// # Errors
     /// A limit.
     fn find_jump_forward_string(&self) -> Result<String, MatcherError>;
+
+    /// The vocabulary that it is written in.
+    fn tokenizer_info(&self) -> &TokenizerInfo;
 
     /// Whether the text could stop here.
     fn is_completed(&self) -> bool;

@@ -19,7 +19,8 @@ use super::turn::SHARED_STEPS;
 /// hard need more.
 const MAX_MASK_STEPS: u64 = 2_000_000;
 
-/// Steps of a search for the text of fewest tokens, which only a message needs: a part of any turn.
+/// Steps of a search for the text of fewest tokens, which is asked where the shortest text doesn't fit: a
+/// part of any turn.
 const MAX_SEARCH_STEPS: u64 = 10_000;
 
 /// Compiles every constraint for one vocabulary, and caches what it compiled.
@@ -130,6 +131,10 @@ impl StructuredOutputGrammar for FormworkGrammar {
         self.matcher.next_token_mask()
     }
 
+    fn tokenizer_info(&self) -> &TokenizerInfo {
+        self.compiler.tokenizer_info()
+    }
+
     fn next_token_mask_within(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
         self.matcher.next_token_mask_within(num_tokens)
     }
@@ -152,6 +157,11 @@ impl StructuredOutputGrammar for FormworkGrammar {
 
     fn fewest_tokens_to_complete(&self) -> Result<Option<u32>, MatcherError> {
         self.matcher.fewest_tokens_to_complete(MAX_SEARCH_STEPS)
+    }
+
+    fn next_token_mask_of_fewest(&self, num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
+        self.matcher
+            .next_token_mask_of_fewest(num_tokens, 4 * MAX_SEARCH_STEPS)
     }
 
     fn has_forced_byte(&self) -> Result<bool, MatcherError> {

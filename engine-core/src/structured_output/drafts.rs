@@ -91,7 +91,11 @@ impl StructuredOutputRequest {
         if draft_token_ids.is_empty() {
             return Ok(0);
         }
-        let before = (self.reasoning.clone(), self.has_overshot);
+        let before = (
+            self.reasoning.clone(),
+            self.has_overshot,
+            self.is_closing_string,
+        );
         let how_it_ended = (
             self.was_led_to_end,
             self.is_cut_short,
@@ -120,7 +124,7 @@ impl StructuredOutputRequest {
         self.grammar
             .rollback(self.num_answer_tokens - num_answer_tokens)?;
         self.num_answer_tokens = num_answer_tokens;
-        (self.reasoning, self.has_overshot) = before;
+        (self.reasoning, self.has_overshot, self.is_closing_string) = before;
         (
             self.was_led_to_end,
             self.is_cut_short,

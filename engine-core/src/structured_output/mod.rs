@@ -20,6 +20,7 @@ mod min_tokens;
 mod priority;
 mod reasoning;
 mod refusal;
+mod repetition;
 mod request;
 mod same_constraints;
 #[cfg(test)]

@@ -45,8 +45,8 @@ pub struct StructuredOutputRequest {
     pub(super) found: Found,
     pub(super) reasoning: Reasoning,
     complete_within_max_tokens: bool,
-    /// What the shortest text of the grammar takes; 0 where it need not fit. A text that is
-    /// whole when the last token is taken needs no stop token after it.
+    /// What a whole text of the grammar takes; 0 where it need not fit. A text that is whole when the last
+    /// token is taken needs no stop token after it.
     min_tokens: MinTokens,
     /// What ends a text.
     pub(super) stop_token_ids: Arc<[u32]>,
@@ -59,6 +59,11 @@ pub struct StructuredOutputRequest {
     pub(super) is_cut_short: bool,
     /// Whether the last token that there was room for came to the end of the text.
     pub(super) is_whole_at_limit: bool,
+    /// True if loops within strings are looked for: the request says nothing of repetition itself.
+    pub(super) is_repetition_watched: bool,
+    /// True while a string that repeats itself is led to its end.
+    pub(super) is_closing_string: bool,
+    pub(super) has_closed_repetition: bool,
 }
 
 /// What became of a token.
@@ -129,6 +134,9 @@ impl StructuredOutputRequest {
             was_led_to_end: false,
             is_cut_short: false,
             is_whole_at_limit: false,
+            is_repetition_watched: params.repetition_detection.is_none(),
+            is_closing_string: false,
+            has_closed_repetition: false,
         }
     }
 
@@ -148,17 +156,19 @@ impl StructuredOutputRequest {
                 }
                 _ => {
                     let shortest = self.grammar.min_tokens_to_complete()?.saturating_sub(1);
-                    // Who is refused is told of the text of fewest tokens too, where that is soon found.
-                    let may_be_refused = max_tokens.is_some_and(|max_tokens| shortest > max_tokens);
-                    let fewest = match may_be_refused {
-                        true => self.grammar.fewest_tokens_to_complete().ok().flatten(),
+                    // A longer text may take fewer tokens: it is looked for where the shortest doesn't fit.
+                    let may_not_fit = max_tokens.is_some_and(|max_tokens| shortest > max_tokens);
+                    let fewest = match may_not_fit {
+                        true => match self.grammar.fewest_tokens_to_complete() {
+                            Err(MatcherError::AllowanceSpent) => {
+                                return Err(MatcherError::AllowanceSpent);
+                            }
+                            found => found.ok().flatten(),
+                        },
                         false => None,
                     };
                     match fewest {
-                        Some(fewest) => MinTokens::Both {
-                            shortest,
-                            fewest: fewest.saturating_sub(1),
-                        },
+                        Some(fewest) => MinTokens::Fewest(fewest.saturating_sub(1)),
                         None => MinTokens::Counted(shortest),
                     }
                 }
@@ -225,6 +235,9 @@ impl StructuredOutputRequest {
     }
 
     fn answer_mask(&mut self, tokens_left: u32) -> Result<MaskRef, MatcherError> {
+        if let Some(closing) = self.closing_mask()? {
+            return Ok(closing);
+        }
         let mask = self.grammar.next_token_mask()?;
         if !self.complete_within_max_tokens || self.grammar.is_terminated() {
             return Ok(mask);
@@ -235,6 +248,12 @@ impl StructuredOutputRequest {
         let needed = self.grammar.min_tokens_to_complete()?;
         let tokens_left = with_stop_token(tokens_left);
         let Some(spare) = tokens_left.checked_sub(needed) else {
+            if self.min_tokens.is_fewest()
+                && let Some(toward) = self.grammar.next_token_mask_of_fewest(tokens_left)?
+            {
+                self.was_led_to_end |= toward.num_allowed() < mask.num_allowed();
+                return Ok(toward);
+            }
             // A replay that was let in without this promise: it ends at its limit.
             self.complete_within_max_tokens = false;
             return Ok(mask);
@@ -375,7 +394,18 @@ impl StructuredOutputRequest {
         Ok(self.complete_within_max_tokens
             && !self.grammar.is_terminated()
             && !self.is_far_from_end(tokens_left)?
-            && self.grammar.min_tokens_to_complete()? > with_stop_token(tokens_left))
+            && self.grammar.min_tokens_to_complete()? > with_stop_token(tokens_left)
+            && !self.fits_by_fewest(with_stop_token(tokens_left))?)
+    }
+
+    /// True if a text of few tokens fits where the shortest doesn't. Only asked where the request was let in
+    /// for the sake of one.
+    fn fits_by_fewest(&self, tokens_left: u32) -> Result<bool, MatcherError> {
+        let fewest = match self.min_tokens.is_fewest() {
+            true => self.grammar.fewest_tokens_to_complete()?,
+            false => None,
+        };
+        Ok(fewest.is_some_and(|fewest| fewest <= tokens_left))
     }
 
     /// Whether the text has come to an end of its own with the last token that there is room for.

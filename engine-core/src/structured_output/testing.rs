@@ -243,6 +243,10 @@ impl StructuredOutputGrammar for OddGrammar {
         self.real.validate_tokens(token_ids)
     }
 
+    fn tokenizer_info(&self) -> &TokenizerInfo {
+        self.real.tokenizer_info()
+    }
+
     fn next_token_mask_within(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
         self.real.next_token_mask_within(num_tokens)
     }
@@ -257,6 +261,10 @@ impl StructuredOutputGrammar for OddGrammar {
 
     fn min_tokens_bound(&self) -> Result<u32, MatcherError> {
         self.real.min_tokens_bound()
+    }
+
+    fn next_token_mask_of_fewest(&self, num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
+        self.real.next_token_mask_of_fewest(num_tokens)
     }
 
     fn fewest_tokens_to_complete(&self) -> Result<Option<u32>, MatcherError> {

@@ -3,7 +3,7 @@
 use protocol::{EngineCoreRequest, FinishReason, RequestErrorCode, StructuredOutputsConstraint};
 
 use crate::engine::{Engine, Setup};
-use crate::{CAR, CHARACTER, json, regex, seeded};
+use crate::{CAR, CHARACTER, choice, json, regex, seeded};
 
 fn incomplete_allowed(mut request: EngineCoreRequest) -> EngineCoreRequest {
     if let Some(structured_outputs) = &mut request.sampling_params.structured_outputs {
@@ -30,7 +30,7 @@ fn every_budget_that_is_let_in_is_kept() {
         }
     }
     let answers = engine.run(&requests);
-    let mut num_refused = 0;
+    let (mut num_refused, mut num_completed_by_budget) = (0, 0);
     for request in &requests {
         let (id, answer) = (&request.request_id, &answers[&request.request_id]);
         let max_tokens = request.sampling_params.max_tokens.unwrap() as usize;
@@ -50,6 +50,7 @@ fn every_budget_that_is_let_in_is_kept() {
             continue;
         }
         assert_eq!(answer.complete, Some(true), "{id}");
+        num_completed_by_budget += u64::from(answer.completed_by_budget);
         assert_eq!(answer.finish_reason, Some(FinishReason::Stop), "{id}");
         assert!(answer.token_ids.len() <= max_tokens, "{id}");
         let text = engine.text(answer);
@@ -61,7 +62,8 @@ fn every_budget_that_is_let_in_is_kept() {
     let stats = &engine.totals.structured;
     assert_eq!(stats.num_refused, num_refused);
     assert!(num_refused > 10 && num_refused < 100, "{num_refused}");
-    assert!(stats.num_completed_by_budget > 10, "{stats:?}");
+    assert_eq!(stats.num_completed_by_budget, num_completed_by_budget);
+    assert!(num_completed_by_budget > 10, "{stats:?}");
     assert_eq!((stats.num_truncated, stats.num_rejections), (0, 0));
 }
 
@@ -75,6 +77,55 @@ fn an_incomplete_output_is_allowed_on_request_and_says_so() {
     assert_eq!(answer.complete, Some(false));
     assert_eq!(answer.token_ids.len(), 6);
     assert_eq!(engine.totals.structured.num_truncated, 1);
+}
+
+/// The bound is one of tokens: a longer text may take fewer.
+#[test]
+fn a_text_of_few_tokens_is_let_in_where_the_shortest_does_not_fit() {
+    let mut engine = Engine::new(&Setup::default());
+    let num_tokens =
+        |engine: &Engine, text: &str| engine.tokenizer.encode(text, false).unwrap().len();
+    let (short, long) = ("qzxj", "comfortable");
+    assert_eq!(
+        (num_tokens(&engine, short), num_tokens(&engine, long)),
+        (4, 1)
+    );
+    let pair = format!("({short}|{long}),({short}|{long})");
+    let requests: Vec<_> = (1..30)
+        .map(|max_tokens| {
+            let params = seeded(u64::from(max_tokens), max_tokens);
+            engine.request(&max_tokens.to_string(), "Write.", regex(&pair), params)
+        })
+        .chain([
+            engine.request("one", "Write.", choice(&[short, long]), seeded(1, 1)),
+            engine.request("four", "Write.", choice(&[short, long]), seeded(1, 4)),
+        ])
+        .collect();
+    let answers = engine.run(&requests);
+    let one = &answers["one"];
+    assert_eq!((one.complete, one.error.as_ref()), (Some(true), None));
+    assert_eq!(engine.text(one), long);
+    assert!(one.completed_by_budget);
+    assert!(!answers["four"].completed_by_budget);
+    // As many as the refusals say are enough, and no fewer.
+    let error = answers["1"].error.as_ref().unwrap();
+    let (_, needed) = error.message.split_once("is sure to fit in ").unwrap();
+    let needed: u32 = needed.split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(
+        needed as usize,
+        num_tokens(&engine, &format!("{long},{long}"))
+    );
+    assert!((needed as usize) < num_tokens(&engine, &format!("{short},{short}")));
+    for max_tokens in 1..30_u32 {
+        let answer = &answers[&max_tokens.to_string()];
+        assert_eq!(answer.error.is_some(), max_tokens < needed, "{max_tokens}");
+        if answer.error.is_none() {
+            assert_eq!(answer.complete, Some(true), "{max_tokens}");
+            let text = engine.text(answer);
+            let mut words = text.split(',');
+            assert!(words.all(|word| word == short || word == long), "{text}");
+        }
+    }
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Answer {
     pub(crate) token_ids: Vec<u32>,
     pub(crate) finish_reason: Option<FinishReason>,
     pub(crate) complete: Option<bool>,
+    pub(crate) completed_by_budget: bool,
+    pub(crate) repetition_closed: bool,
     pub(crate) error: Option<RequestError>,
     pub(crate) admitted: bool,
     pub(crate) logprobs: LogprobsLists,
@@ -217,6 +219,8 @@ impl Answer {
         self.token_ids.extend(output.new_token_ids);
         self.finish_reason = output.finish_reason;
         self.complete = output.structured_output_complete;
+        self.completed_by_budget |= output.completed_by_budget;
+        self.repetition_closed |= output.repetition_closed;
         self.error = output.error;
         self.num_steps = num_steps;
         let admitted =

@@ -7,6 +7,7 @@ mod engine;
 mod hostile;
 mod identity;
 mod isolation;
+mod loops;
 mod memory;
 mod reasoning;
 mod waiting;

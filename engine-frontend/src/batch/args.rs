@@ -40,6 +40,9 @@ pub struct BatchArgs {
     /// Most answers in the engine at the same time; twice --max-num-seqs where absent
     #[arg(long, value_name = "N", conflicts_with = "prompts", value_parser = human_readable_int(1_u32..=65_536))]
     pub max_inflight: Option<u32>,
+    /// Show no progress; what was done is still said at the end
+    #[arg(long, conflicts_with = "prompts")]
+    pub no_progress: bool,
     /// A prompt to answer; may be repeated
     #[arg(
         short,

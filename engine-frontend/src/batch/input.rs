@@ -119,6 +119,18 @@ impl InputReader {
         }
     }
 
+    /// Counts the lines that are left. Takes the memory of one.
+    ///
+    /// # Errors
+    /// Reading failed.
+    pub fn count(mut self) -> io::Result<u64> {
+        let mut count = 0;
+        while self.next_line()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// Skips the rest of a line without holding it.
     fn skip_line(&mut self) -> io::Result<()> {
         loop {

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use logging::Pace;
 
 use super::custom_ids::CustomIds;
 use super::resume::ResumePoint;
@@ -18,8 +20,11 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Progress {
     bar: Option<ProgressBar>,
     num_generation_tokens: Box<dyn Fn() -> u64 + Send>,
+    /// Lines of the input, once they are counted.
+    total: Arc<OnceLock<u64>>,
+    is_hidden: bool,
     started: Instant,
-    last_log: Instant,
+    pace: Pace,
     written: u64,
     resumed: u64,
     failed: u64,
@@ -64,14 +69,33 @@ impl Progress {
         Self {
             bar,
             num_generation_tokens: Box::new(num_generation_tokens),
+            total: Arc::default(),
+            is_hidden: false,
             started: now,
-            last_log: now,
+            pace: Pace::new(LOG_INTERVAL, now),
             written: former.done,
             resumed: former.done,
             failed: 0,
             first_error: None,
             custom_ids: former.custom_ids.clone(),
         }
+    }
+
+    /// The same, of an input of so many lines, which may be counted later.
+    #[must_use]
+    pub fn with_total(mut self, total: Arc<OnceLock<u64>>) -> Self {
+        self.total = total;
+        self
+    }
+
+    /// The same, which says nothing before the end.
+    #[must_use]
+    pub fn hidden(mut self) -> Self {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+        self.is_hidden = true;
+        self
     }
 
     /// Lines in the output, those of former runs included.
@@ -101,13 +125,40 @@ impl Progress {
 
     /// Time passed.
     pub fn tick(&mut self) {
+        let now = Instant::now();
         match &self.bar {
-            Some(bar) => bar.set_message(self.summary()),
-            None if self.last_log.elapsed() >= LOG_INTERVAL => {
-                self.last_log = Instant::now();
-                tracing::info!("{}", self.summary());
-            }
+            _ if self.is_hidden => {}
+            Some(bar) => bar.set_message(self.state(now, false)),
+            None if self.pace.take_turn(now) => tracing::info!("{}", self.state(now, true)),
             None => {}
+        }
+    }
+
+    /// How far the batch is, and the time that it still takes where `with_eta`: a bar shows its own.
+    fn state(&self, now: Instant, with_eta: bool) -> String {
+        let tokens = (self.num_generation_tokens)();
+        let elapsed = now.saturating_duration_since(self.started);
+        #[allow(clippy::cast_precision_loss, reason = "for people")]
+        let rate = tokens as f64 / elapsed.as_secs_f64().max(0.001);
+        let (written, failed) = (self.written, self.failed);
+        let Some(total) = self.total.get().map(|total| (*total).max(written)) else {
+            return format!(
+                "{}, {failed} failed, {rate:.1} tokens/s",
+                count(written, "line")
+            );
+        };
+        let state = format!(
+            "{written} of {}, {failed} failed, {rate:.1} tokens/s",
+            count(total, "line")
+        );
+        match (with_eta, u32::try_from(written - self.resumed)) {
+            (true, Ok(done @ 1..)) => {
+                #[allow(clippy::cast_precision_loss, reason = "for people")]
+                let left = (total - written) as f64 * (elapsed / done).as_secs_f64();
+                let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX);
+                format!("{state}, about {} left", HumanDuration(left))
+            }
+            _ => state,
         }
     }
 
@@ -181,6 +232,46 @@ mod tests {
             custom_id: Some(custom_id.to_owned()),
             error: error.map(str::to_owned),
         }
+    }
+
+    #[test]
+    fn a_line_says_how_far_it_is_and_how_long_it_takes() {
+        let total = Arc::<OnceLock<u64>>::default();
+        let former = ResumePoint {
+            done: 10,
+            ..ResumePoint::default()
+        };
+        let mut progress = Progress::new(None, &former, || 300).with_total(total.clone());
+        for offset in 0..5 {
+            let error = (offset == 3).then_some("no");
+            progress.line_written(offset, line("a", error));
+        }
+        let now = progress.started + Duration::from_secs(20);
+        assert_eq!(
+            progress.state(now, true),
+            "15 lines, 1 failed, 15.0 tokens/s"
+        );
+        total.set(100).unwrap();
+        // Ten of the lines are from before: five took 20 s.
+        assert_eq!(
+            progress.state(now, true),
+            "15 of 100 lines, 1 failed, 15.0 tokens/s, about 6 minutes left"
+        );
+        assert_eq!(
+            progress.state(now, false),
+            "15 of 100 lines, 1 failed, 15.0 tokens/s"
+        );
+    }
+
+    #[test]
+    fn before_the_first_line_nobody_knows_how_long_it_takes() {
+        let total = Arc::new(OnceLock::from(7));
+        let progress = Progress::new(None, &ResumePoint::default(), || 0).with_total(total);
+        let now = progress.started + Duration::from_secs(10);
+        assert_eq!(
+            progress.state(now, true),
+            "0 of 7 lines, 0 failed, 0.0 tokens/s"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
@@ -112,6 +112,11 @@ async fn run_file(
         let engine = engine.clone();
         move || engine.num_generation_tokens()
     });
+    progress = match (args.no_progress, total_bytes) {
+        (true, _) => progress.hidden(),
+        (false, Some(_)) => progress.with_total(count_lines(input_path)),
+        (false, None) => progress,
+    };
     let names = served_model_names(args, &engine);
     let mut serving = OpenAIServing::new(engine.clone(), names, defaults);
     if let Some(model) = &args.engine.model {
@@ -160,6 +165,19 @@ async fn run_file(
             advice,
         }),
     }
+}
+
+/// Counts a file's lines, on a thread of its own: a large file takes a while. Where it can't be read the
+/// count stays open.
+fn count_lines(path: &Path) -> Arc<OnceLock<u64>> {
+    let total = Arc::<OnceLock<u64>>::default();
+    let (path, counted) = (path.to_owned(), total.clone());
+    std::thread::spawn(move || {
+        if let Ok(Ok(count)) = InputReader::open(&path).map(InputReader::count) {
+            let _ = counted.set(count);
+        }
+    });
+    total
 }
 
 /// Nothing is in flight any more. That a core doesn't end well changes no result.

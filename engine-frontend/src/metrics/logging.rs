@@ -1,44 +1,129 @@
 //! A line of statistics in the log every few seconds.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use protocol::SchedulerStats;
 
+use super::caching::CachingMetrics;
 use super::{IterationStats, StatLogger};
 
-/// How often, as in vLLM.
-const INTERVAL: Duration = Duration::from_secs(10);
+/// Shortest time that a rate is computed over: a first step may end within a clock's tick.
+const MIN_SECONDS: f64 = 1e-3;
 
-/// Logs throughput, queue and cache use every ten seconds while there is something to say.
+/// Logs throughput, queue and cache use, each time it is told to, while there is something to say.
 #[derive(Debug)]
 pub struct LoggingStatLogger(Mutex<Interval>);
 
+/// The time since the last line.
+///
+/// Rates are averages from the end of the last step that a line counted to the end of the last step
+/// now: a step may take longer than the time between two lines, and all its tokens count at its end.
 #[derive(Debug)]
 struct Interval {
-    since: Instant,
+    /// End of the last step that a line counted, or the arrival of the first request since the engine
+    /// was idle. `None` while it is idle.
+    since: Option<Instant>,
+    /// End of the last step that no line has counted yet.
+    last_step: Option<Instant>,
+    last_tick: Instant,
     num_prompt_tokens: u64,
     num_generation_tokens: u64,
-    cache_queries: u64,
-    cache_hits: u64,
+    num_running_reqs: u32,
+    num_waiting_reqs: u32,
+    kv_cache_usage: f64,
+    prefix_cache: CachingMetrics,
 }
 
 impl Interval {
-    fn new() -> Self {
+    fn new(now: Instant) -> Self {
         Self {
-            since: Instant::now(),
+            since: None,
+            last_step: None,
+            last_tick: now,
             num_prompt_tokens: 0,
             num_generation_tokens: 0,
-            cache_queries: 0,
-            cache_hits: 0,
+            num_running_reqs: 0,
+            num_waiting_reqs: 0,
+            kv_cache_usage: 0.0,
+            prefix_cache: CachingMetrics::default(),
         }
+    }
+
+    fn request_arrived(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
+    fn step_ended(
+        &mut self,
+        now: Instant,
+        scheduler: Option<&SchedulerStats>,
+        iteration: &IterationStats,
+    ) {
+        self.num_generation_tokens += iteration.num_generation_tokens;
+        let has_scheduled = scheduler.is_some_and(|stats| stats.num_scheduled_tokens > 0);
+        // Of a core with several frontends, one gets the scheduler's report.
+        if has_scheduled || iteration.num_generation_tokens > 0 {
+            self.since.get_or_insert(self.last_tick);
+            self.last_step = Some(now);
+        }
+        let Some(scheduler) = scheduler else { return };
+        self.num_prompt_tokens += u64::from(scheduler.num_prompt_tokens);
+        self.num_running_reqs = scheduler.num_running_reqs;
+        self.num_waiting_reqs = scheduler.num_waiting_reqs;
+        self.kv_cache_usage = scheduler.kv_cache_usage;
+        self.prefix_cache.observe(scheduler.prefix_cache_stats);
+    }
+
+    /// The line, and the next interval's begin. `None` where nothing happened: the engine is idle.
+    fn take_line(&mut self, now: Instant, num_unfinished: usize) -> Option<String> {
+        self.last_tick = now;
+        let since = self.since?;
+        let is_idle = num_unfinished == 0;
+        if is_idle {
+            self.since = None;
+            // An abort isn't followed by a step that would report it.
+            (self.num_running_reqs, self.num_waiting_reqs) = (0, 0);
+            self.kv_cache_usage = 0.0;
+        }
+        let Some(last_step) = self.last_step.take() else {
+            let seconds = now.saturating_duration_since(since).as_secs_f64();
+            return (!is_idle).then(|| {
+                format!(
+                    "Engine 000: no step has ended for {seconds:.1} s (a long prefill takes long \
+                     steps), Unfinished: {num_unfinished} reqs"
+                )
+            });
+        };
+        if !is_idle {
+            self.since = Some(last_step);
+        }
+        let elapsed: Duration = last_step.saturating_duration_since(since);
+        let seconds = elapsed.as_secs_f64().max(MIN_SECONDS);
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^52 in one interval")]
+        let rate = |tokens: &mut u64| std::mem::take(tokens) as f64 / seconds;
+        Some(format!(
+            "Engine 000: Avg prompt throughput: {:.1} tokens/s, Avg generation throughput: {:.1} \
+             tokens/s, Running: {} reqs, Waiting: {} reqs, KV cache usage: {:.1}%, Prefix cache \
+             hit rate: {:.1}%",
+            rate(&mut self.num_prompt_tokens),
+            rate(&mut self.num_generation_tokens),
+            self.num_running_reqs,
+            self.num_waiting_reqs,
+            100.0 * self.kv_cache_usage,
+            self.prefix_cache.hit_percent(),
+        ))
     }
 }
 
 impl LoggingStatLogger {
-    /// A logger whose first interval begins now.
+    /// A logger of an engine that is idle.
     pub fn new() -> Self {
-        Self(Mutex::new(Interval::new()))
+        Self(Mutex::new(Interval::new(Instant::now())))
+    }
+
+    fn interval(&self) -> MutexGuard<'_, Interval> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -50,34 +135,133 @@ impl Default for LoggingStatLogger {
 
 impl StatLogger for LoggingStatLogger {
     fn record(&self, scheduler: Option<&SchedulerStats>, iteration: &IterationStats) {
-        let mut interval = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        interval.num_prompt_tokens += iteration.num_prompt_tokens;
-        interval.num_generation_tokens += iteration.num_generation_tokens;
-        let Some(scheduler) = scheduler else { return };
-        interval.cache_queries += scheduler.prefix_cache_stats.queries;
-        interval.cache_hits += scheduler.prefix_cache_stats.hits;
-        let elapsed = interval.since.elapsed();
-        if elapsed < INTERVAL {
-            return;
+        let now = Instant::now();
+        self.interval().step_ended(now, scheduler, iteration);
+    }
+
+    fn record_arrival(&self) {
+        self.interval().request_arrived(Instant::now());
+    }
+
+    fn log(&self, num_unfinished: usize) {
+        let line = self.interval().take_line(Instant::now(), num_unfinished);
+        if let Some(line) = line {
+            tracing::info!("{line}");
         }
-        let seconds = elapsed.as_secs_f64();
-        #[allow(clippy::cast_precision_loss, reason = "far below 2^52 in one interval")]
-        let rate = |tokens: u64| tokens as f64 / seconds;
-        #[allow(clippy::cast_precision_loss, reason = "far below 2^52 in one interval")]
-        let hit_rate = match interval.cache_queries {
-            0 => 0.0,
-            queries => 100.0 * interval.cache_hits as f64 / queries as f64,
-        };
-        tracing::info!(
-            "Engine 000: Avg prompt throughput: {:.1} tokens/s, Avg generation throughput: {:.1} \
-             tokens/s, Running: {} reqs, Waiting: {} reqs, KV cache usage: {:.1}%, Prefix cache \
-             hit rate: {hit_rate:.1}%",
-            rate(interval.num_prompt_tokens),
-            rate(interval.num_generation_tokens),
-            scheduler.num_running_reqs,
-            scheduler.num_waiting_reqs,
-            100.0 * scheduler.kv_cache_usage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An interval on a clock that a test sets, in seconds.
+    struct Clock {
+        zero: Instant,
+        interval: Interval,
+    }
+
+    impl Clock {
+        fn start() -> Self {
+            let zero = Instant::now();
+            let interval = Interval::new(zero);
+            Self { zero, interval }
+        }
+
+        fn at(&self, seconds: u64) -> Instant {
+            self.zero + Duration::from_secs(seconds)
+        }
+
+        fn arrival(&mut self, seconds: u64) {
+            self.interval.request_arrived(self.at(seconds));
+        }
+
+        /// A step that computed tokens of prompts and generated others.
+        fn step(&mut self, seconds: u64, prompt: u32, generated: u64) {
+            let scheduler = SchedulerStats {
+                num_scheduled_tokens: prompt + 1,
+                num_prompt_tokens: prompt,
+                num_running_reqs: 1,
+                num_waiting_reqs: 2,
+                kv_cache_usage: 0.25,
+                ..SchedulerStats::default()
+            };
+            let iteration = IterationStats {
+                num_generation_tokens: generated,
+                // Those of a whole prompt, at its first token.
+                num_prompt_tokens: 100_000,
+                ..IterationStats::default()
+            };
+            let now = self.at(seconds);
+            self.interval.step_ended(now, Some(&scheduler), &iteration);
+        }
+
+        fn line(&mut self, seconds: u64, num_unfinished: usize) -> Option<String> {
+            self.interval.take_line(self.at(seconds), num_unfinished)
+        }
+    }
+
+    fn line(prompt: &str, generated: &str) -> Option<String> {
+        Some(format!(
+            "Engine 000: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: \
+             {generated} tokens/s, Running: 1 reqs, Waiting: 2 reqs, KV cache usage: 25.0%, Prefix \
+             cache hit rate: 0.0%"
+        ))
+    }
+
+    #[test]
+    fn a_long_prefill_counts_as_it_is_computed() {
+        let mut clock = Clock::start();
+        clock.arrival(1);
+        clock.step(5, 400, 0);
+        clock.step(9, 400, 0);
+        assert_eq!(clock.line(10, 1), line("100.0", "0.0"));
+        // A step that is longer than the time between two lines.
+        let silent = "Engine 000: no step has ended for 11.0 s (a long prefill takes long steps), \
+                      Unfinished: 1 reqs";
+        assert_eq!(clock.line(20, 1).as_deref(), Some(silent));
+        clock.step(29, 2000, 1);
+        assert_eq!(clock.line(30, 1), line("100.0", "0.1"));
+        clock.step(34, 0, 10);
+        assert_eq!(clock.line(40, 1), line("0.0", "2.0"));
+    }
+
+    #[test]
+    fn an_idle_engine_says_nothing_and_its_time_counts_for_nothing() {
+        let mut clock = Clock::start();
+        assert_eq!(clock.line(10, 0), None);
+        clock.arrival(3600);
+        clock.step(3601, 50, 1);
+        clock.step(3605, 0, 49);
+        let last = clock.line(3610, 0).unwrap();
+        assert!(
+            last.contains("prompt throughput: 10.0 tokens/s, Avg generation throughput: 10.0 ")
+                && last.contains("Running: 0 reqs, Waiting: 0 reqs, KV cache usage: 0.0%"),
+            "{last}"
         );
-        *interval = Interval::new();
+        assert_eq!(clock.line(3620, 0), None);
+        // Another one that is aborted before a step ended.
+        clock.arrival(3621);
+        assert_eq!(clock.line(3630, 0), None);
+        clock.arrival(3632);
+        clock.step(3634, 20, 0);
+        assert_eq!(clock.line(3640, 1), line("10.0", "0.0"));
+    }
+
+    #[test]
+    fn a_report_between_steps_is_no_step() {
+        let mut clock = Clock::start();
+        clock.arrival(0);
+        let report = SchedulerStats::default();
+        let now = clock.at(2);
+        clock
+            .interval
+            .step_ended(now, Some(&report), &IterationStats::default());
+        assert!(
+            clock
+                .line(10, 1)
+                .unwrap()
+                .contains("no step has ended for 10.0 s")
+        );
     }
 }

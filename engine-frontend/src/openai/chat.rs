@@ -11,7 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::Fields;
+use super::ignored_fields::Api;
 use super::logprobs::ChatCompletionLogProbs;
+use super::reasoning_effort;
 use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
 use super::tool_choice::{ToolChoice, take_tool_choice};
@@ -23,12 +25,6 @@ use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt, num_bytes};
 use message::chat_message;
 
 const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
-
-const REASONING_EFFORT: &str = "reasoning_effort";
-
-/// The values of `reasoning_effort`, as the chat template gets them.
-pub(crate) const REASONING_EFFORTS: [&str; 7] =
-    ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /// A request for `/v1/chat/completions`.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,7 +68,18 @@ impl ChatCompletionRequest {
     /// # Errors
     /// The first field that is missing, unknown, of the wrong type or not supported, by name.
     pub fn from_json(body: Value) -> Result<Self, ValidationError> {
-        let mut fields = Fields::new(body)?;
+        Self::from_fields(Fields::of(Api::Chat, body, false)?)
+    }
+
+    /// Reads a request's body for a server with `--strict-requests`.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json); and what has no effect.
+    pub fn from_json_strict(body: Value) -> Result<Self, ValidationError> {
+        Self::from_fields(Fields::of(Api::Chat, body, true)?)
+    }
+
+    pub(super) fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
         let common = CommonFields::take(&mut fields)?;
         refuse_unsupported(&mut fields)?;
         let messages: Vec<Value> = fields.require("messages")?;
@@ -80,11 +87,14 @@ impl ChatCompletionRequest {
         let tool_choice = take_tool_choice(&mut fields, tools.as_deref())?;
         let mut chat_template_kwargs: Map<String, Value> =
             fields.take("chat_template_kwargs")?.unwrap_or_default();
-        if let Some(effort) = take_reasoning_effort(&mut fields)? {
-            chat_template_kwargs.insert(REASONING_EFFORT.to_owned(), Value::from(effort));
+        if let Some(effort) = reasoning_effort::take(&mut fields)? {
+            chat_template_kwargs.insert(
+                reasoning_effort::REASONING_EFFORT.to_owned(),
+                Value::from(effort),
+            );
         }
         let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
-        let request = Self {
+        let mut request = Self {
             messages: messages
                 .into_iter()
                 .enumerate()
@@ -107,7 +117,7 @@ impl ChatCompletionRequest {
             include_reasoning: fields.take("include_reasoning")?.unwrap_or(true),
             common,
         };
-        fields.finish()?;
+        request.common.warnings = fields.finish()?;
         request.verify()?;
         Ok(request)
     }
@@ -243,33 +253,11 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
         ("audio", TEXT_ALONE),
         ("functions", "use tools"),
         ("function_call", "use tool_choice"),
-        (
-            "prediction",
-            "the server drafts by itself with --speculative-config; leave it out",
-        ),
         ("web_search_options", "the server asks no other service"),
-        (
-            "verbosity",
-            "say in the messages how long an answer is to be",
-        ),
     ] {
         fields.refuse_unless(name, instead, |_| false)?;
     }
     Ok(())
-}
-
-fn take_reasoning_effort(fields: &mut Fields) -> Result<Option<String>, ValidationError> {
-    let effort: Option<String> = fields.take(REASONING_EFFORT)?;
-    match effort {
-        Some(effort) if !REASONING_EFFORTS.contains(&effort.as_str()) => {
-            let message = format!(
-                "{REASONING_EFFORT} must be one of {}",
-                REASONING_EFFORTS.join(", ")
-            );
-            Err(ValidationError::field(REASONING_EFFORT, effort, message))
-        }
-        effort => Ok(effort),
-    }
 }
 
 /// The answer to a [`ChatCompletionRequest`].
@@ -295,6 +283,9 @@ pub struct ChatCompletionResponse {
     /// The prompt's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
+    /// Parts of the request that have no effect, with `include_warnings`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// One answer.
@@ -314,6 +305,12 @@ pub struct ChatCompletionResponseChoice {
     /// stop string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
+    /// `true` where `max_tokens` led the answer to its end; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_completed_by_budget: bool,
+    /// `true` where a string that repeated itself was closed; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_repetition_closed: bool,
     /// The answer's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,

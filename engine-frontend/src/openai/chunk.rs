@@ -25,6 +25,9 @@ pub struct CompletionStreamResponse {
     /// Tokens taken so far, where asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageInfo>,
+    /// Parts of the request that have no effect, with `include_warnings`; in the first piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// What is new of one answer.
@@ -43,6 +46,12 @@ pub struct CompletionResponseStreamChoice {
     /// Under a constraint, in the last piece: whether the answer is a whole text of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
+    /// `true` where `max_tokens` led the answer to its end; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_completed_by_budget: bool,
+    /// `true` where a string that repeated itself was closed; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_repetition_closed: bool,
     /// These tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -72,6 +81,9 @@ pub struct ChatCompletionStreamResponse {
     /// Tokens taken so far, where asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageInfo>,
+    /// Parts of the request that have no effect, with `include_warnings`; in the first piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// What is new of one answer.
@@ -91,6 +103,12 @@ pub struct ChatCompletionResponseStreamChoice {
     /// Under a constraint, in the last piece: whether the answer is a whole text of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
+    /// `true` where `max_tokens` led the answer to its end; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_completed_by_budget: bool,
+    /// `true` where a string that repeated itself was closed; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_repetition_closed: bool,
     /// These tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::Fields;
+use super::ignored_fields::Api;
 use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, wrong_max_tokens};
 use super::usage::UsageInfo;
@@ -91,19 +92,30 @@ impl CompletionRequest {
     /// # Errors
     /// The first field that is missing, unknown, of the wrong type or not supported, by name.
     pub fn from_json(body: Value) -> Result<Self, ValidationError> {
-        let mut fields = Fields::new(body)?;
+        Self::from_fields(Fields::of(Api::Completions, body, false)?)
+    }
+
+    /// Reads a request's body for a server with `--strict-requests`.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json); and what has no effect.
+    pub fn from_json_strict(body: Value) -> Result<Self, ValidationError> {
+        Self::from_fields(Fields::of(Api::Completions, body, true)?)
+    }
+
+    fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
         let common = CommonFields::take(&mut fields)?;
         let instead = "write prompt and suffix into the prompt, as the model's own format for filling \
                        in a middle wants them";
         fields.refuse_unless("suffix", instead, |v| v == "")?;
-        let request = Self {
+        let mut request = Self {
             prompt: fields.require("prompt")?,
             echo: fields.take("echo")?.unwrap_or(false),
             logprobs: fields.take("logprobs")?,
             add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(true),
             common,
         };
-        fields.finish()?;
+        request.common.warnings = fields.finish()?;
         request.verify()?;
         Ok(request)
     }
@@ -171,12 +183,14 @@ impl CompletionRequest {
         request_id: &str,
         defaults: &DefaultSamplingParams,
     ) -> Vec<GenerateRequest> {
-        // Where nothing says otherwise a completion has 16 tokens.
+        // Where nothing says otherwise a completion has 16 tokens. Few constraints have a whole text in so
+        // few: under one it may fill the context.
         let base = defaults.to_sampling_params();
         let max_tokens = match self.common.max_tokens {
             // The engine always generates; the one token is left out of the answer.
             Some(0) if self.echo => Some(1),
             Some(max_tokens) => Some(max_tokens),
+            None if self.common.constraint.is_some() => defaults.max_tokens,
             None => base.max_tokens,
         };
         let mut requests = Vec::new();
@@ -214,6 +228,9 @@ pub struct CompletionResponse {
     pub usage: UsageInfo,
     /// What answered.
     pub system_fingerprint: String,
+    /// Parts of the request that have no effect, with `include_warnings`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// One answer.
@@ -233,6 +250,12 @@ pub struct CompletionResponseChoice {
     /// string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
+    /// `true` where `max_tokens` led the answer to its end; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_completed_by_budget: bool,
+    /// `true` where a string that repeated itself was closed; else absent.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub structured_output_repetition_closed: bool,
     /// The answer's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -343,6 +366,19 @@ mod tests {
         let request = CompletionRequest::from_json(json!({"prompt": "a"})).unwrap();
         let plain = request.to_generate_requests("x", &DefaultSamplingParams::default());
         assert_eq!(plain[0].sampling_params.max_tokens, Some(16));
+        let body = json!({"prompt": "a", "structured_outputs": {"json_object": true}});
+        let constrained = CompletionRequest::from_json(body).unwrap();
+        let max_tokens = |defaults: DefaultSamplingParams| {
+            constrained.to_generate_requests("x", &defaults)[0]
+                .sampling_params
+                .max_tokens
+        };
+        assert_eq!(max_tokens(DefaultSamplingParams::default()), None);
+        let configured = DefaultSamplingParams {
+            max_tokens: Some(40),
+            ..DefaultSamplingParams::default()
+        };
+        assert_eq!(max_tokens(configured), Some(40));
         let defaults = DefaultSamplingParams {
             temperature: Some(0.6),
             top_k: Some(20),
@@ -392,7 +428,7 @@ mod tests {
             ("logit_bias", json!({"x": 1})),
             ("logit_bias", json!({"1": "x"})),
             ("cache_salt", json!("a/b")),
-            ("stream_options", json!({"include_usage": true})),
+            ("stream_options", json!(1)),
             ("truncation_side", json!("up")),
             ("truncation_side", json!("left")),
             ("logprob_token_ids", json!([1])),
@@ -422,7 +458,7 @@ mod tests {
             let error = CompletionRequest::from_json(json!({"prompt": "a", "n": value}));
             assert_eq!(
                 error.unwrap_err().to_string(),
-                format!("n must be between 1 and 16384, got {got} (parameter=n, value={got})")
+                format!("n must be between 1 and 16384, got {got}")
             );
         }
     }

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(
             serde_json::to_value(error.to_response()).unwrap(),
             json!({"error": {
-                "message": "n must be positive (parameter=n, value=0)",
+                "message": "n must be positive (got 0)",
                 "type": "BadRequestError", "param": "n", "code": 400,
             }})
         );

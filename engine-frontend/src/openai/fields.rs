@@ -3,21 +3,10 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::error::{ValidationError, cut_short};
+use super::ignored_fields::{self, Api};
+use super::warnings::Warnings;
+use crate::error::ValidationError;
 use crate::json_problem::{json_problem, number_text};
-
-/// What a client wants to remember of a request.
-const METADATA: &str = "metadata";
-
-/// Fields of the API that say who asks or how to bill, and never change an answer.
-pub const INERT_FIELDS: &[&str] = &[
-    "user",
-    METADATA,
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-];
 
 /// Names under which clients of other servers send a constraint on the output.
 const CONSTRAINT_FIELDS: &[&str] = &[
@@ -35,15 +24,28 @@ const CONSTRAINT_FIELDS: &[&str] = &[
 #[derive(Debug)]
 pub(super) struct Fields {
     map: Map<String, Value>,
+    api: Api,
+    is_strict: bool,
+    warnings: Warnings,
 }
 
 impl Fields {
     /// The fields of a body, less those that are `null`.
     pub(super) fn new(body: Value) -> Result<Self, ValidationError> {
+        Self::of(Api::Completions, body, false)
+    }
+
+    /// The fields of a request to `api`. If `is_strict`, what has no effect is refused.
+    pub(super) fn of(api: Api, body: Value, is_strict: bool) -> Result<Self, ValidationError> {
         match body {
             Value::Object(mut map) => {
                 map.retain(|_, value| !value.is_null());
-                Ok(Self { map })
+                Ok(Self {
+                    map,
+                    api,
+                    is_strict,
+                    warnings: Warnings::default(),
+                })
             }
             other => Err(ValidationError::field(
                 "body",
@@ -51,6 +53,16 @@ impl Fields {
                 "the request's body must be a JSON object",
             )),
         }
+    }
+
+    /// True if the server refuses what has no effect.
+    pub(super) fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    /// Warnings about the fields that were taken.
+    pub(super) fn warnings(&mut self) -> &mut Warnings {
+        &mut self.warnings
     }
 
     /// Takes a field.
@@ -94,21 +106,9 @@ impl Fields {
         }
     }
 
-    /// Takes `metadata`: strings by their names.
-    pub(super) fn take_metadata(&mut self) -> Result<Map<String, Value>, ValidationError> {
-        let metadata: Map<String, Value> = self.take(METADATA)?.unwrap_or_default();
-        for (name, value) in &metadata {
-            if !value.is_string() {
-                let field = format!("{METADATA}.{name}");
-                let message = format!("{METADATA} must be an object of strings, got {value}");
-                return Err(ValidationError::field(
-                    cut_short(&field),
-                    value,
-                    cut_short(&message),
-                ));
-            }
-        }
-        Ok(metadata)
+    /// Takes the fields that have no effect.
+    pub(super) fn take_ignored(&mut self) -> Result<(), ValidationError> {
+        ignored_fields::take(self, self.api)
     }
 
     /// Ends the reading, and leaves what is left to another reader.
@@ -116,16 +116,11 @@ impl Fields {
         self.map
     }
 
-    /// Ends the reading: what is left is unknown, and refused.
-    pub(super) fn finish(mut self) -> Result<(), ValidationError> {
-        for name in INERT_FIELDS {
-            match *name {
-                METADATA => drop(self.take_metadata()?),
-                name => drop(self.take::<String>(name)?),
-            }
-        }
+    /// Ends the reading: what is left is unknown, and refused. Returns the warnings.
+    pub(super) fn finish(mut self) -> Result<Warnings, ValidationError> {
+        self.take_ignored()?;
         let Some((name, value)) = self.map.into_iter().next() else {
-            return Ok(());
+            return Ok(self.warnings);
         };
         if name.starts_with("guided_") || CONSTRAINT_FIELDS.contains(&name.as_str()) {
             let message = format!(
@@ -136,7 +131,7 @@ impl Fields {
             return Err(ValidationError::field(name, &value, message));
         }
         let message = format!("unknown field {name}; remove it or correct its name");
-        Err(ValidationError::field(name, &value, message))
+        Err(ValidationError::about(name, message))
     }
 }
 

@@ -1,15 +1,12 @@
 //! Fields that clients of llama.cpp's server send to its OpenAI routes.
 //!
 //! Its constraints (`grammar`, `json_schema`) are read with the others; here is the rest: what has
-//! another name, what never changes an answer, and samplers that only pass where they are off.
+//! another name, and samplers that only pass where they are off.
 
 use serde_json::Value;
 
 use super::fields::Fields;
 use crate::error::ValidationError;
-
-/// Fields about caches and slots. Every prefix is cached for everybody, and there are no slots.
-const INERT: [&str; 4] = ["cache_prompt", "id_slot", "n_keep", "n_discard"];
 
 /// Fields that may only say that they are off, and those that have no meaning then.
 const OFF: [(&str, f64, &[&str]); 9] = [
@@ -55,9 +52,6 @@ const INSTEAD: [(&str, &str); 3] = [
 /// # Errors
 /// One of them asks for what this engine hasn't got.
 pub(super) fn take(fields: &mut Fields) -> Result<(), ValidationError> {
-    for name in INERT {
-        fields.take::<Value>(name)?;
-    }
     for (name, off, details) in OFF {
         let is_off = |value: &Value| value.as_f64() == Some(off);
         fields.refuse_unless(name, instead_of(name), is_off)?;

@@ -2,7 +2,7 @@
 //! the batch runner and an HTTP server use the same types and the same [`OpenAIServing`].
 //!
 //! A field is honoured, refused by name, or one of a few that can't change an answer
-//! ([`INERT_FIELDS`]). Nothing is dropped in silence. `null` counts as absent.
+//! ([`IGNORED_FIELDS`]). Nothing is dropped in silence. `null` counts as absent.
 //!
 //! Differences from the API as OpenAI runs it: thinking comes as `reasoning_content`, apart from
 //! `content`; a function's arguments are always an object, valid under its schema.
@@ -14,8 +14,11 @@ mod default_sampling_params;
 mod echo;
 mod error;
 mod fields;
+mod ignored_fields;
+mod known_keys;
 mod llama_cpp;
 mod logprobs;
+mod reasoning_effort;
 mod request;
 mod responses;
 mod serving;
@@ -28,8 +31,8 @@ mod tool_format;
 mod tool_parser;
 mod tools;
 mod usage;
+mod warnings;
 
-pub(crate) use chat::REASONING_EFFORTS;
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
@@ -42,11 +45,13 @@ pub use completion::{
 };
 pub use default_sampling_params::DefaultSamplingParams;
 pub use error::{ErrorInfo, ErrorResponse, ServingError};
-pub use fields::INERT_FIELDS;
+pub(crate) use ignored_fields::INCLUDES;
+pub use ignored_fields::{Accepted, Api, IGNORED_FIELDS, IgnoredField};
 pub use logprobs::{
     ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,
     CompletionLogProbs,
 };
+pub(crate) use reasoning_effort::REASONING_EFFORTS;
 pub use request::{CommonFields, StreamOptions};
 pub use responses::ResponsesRequest;
 pub use serving::{ChatSettings, OpenAIServing, RequestContext};
@@ -56,3 +61,13 @@ pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_choice::ToolChoice;
 pub use tool_format::ToolCallFormat;
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};
+pub use warnings::Warnings;
+
+/// For fields of answers that only say what is unusual.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}

@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::{Fields, parse};
-use super::llama_cpp;
 use super::structured_outputs::{self, ConstraintSettings, RequestConstraint};
+use super::warnings::Warnings;
+use super::{ignored_fields, known_keys, llama_cpp};
 use crate::error::{ValidationError, cut_short};
 use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
 use crate::json_problem::number_text;
@@ -72,6 +73,8 @@ pub struct CommonFields {
     pub stream: bool,
     pub stream_options: Option<StreamOptions>,
     pub stream_interval: Option<u32>,
+    pub include_warnings: bool,
+    pub warnings: Warnings,
     pub priority: i64,
     pub request_id: Option<String>,
     pub cache_salt: Option<String>,
@@ -132,6 +135,8 @@ impl CommonFields {
             truncate_prompt_tokens: fields.take("truncate_prompt_tokens")?,
             stream: fields.take("stream")?.unwrap_or(false),
             stream_options: take_stream_options(fields)?,
+            include_warnings: fields.take("include_warnings")?.unwrap_or(false),
+            warnings: Warnings::default(),
             stream_interval: fields.take("stream_interval")?,
             priority: fields.take("priority")?.unwrap_or(0),
             request_id: fields.take("request_id")?,
@@ -141,17 +146,37 @@ impl CommonFields {
             constraint: constraint.constraint,
             constraint_settings: constraint.settings,
         };
+        if fields.is_strict() {
+            common.verify_strictly()?;
+        }
         common.verify()?;
         Ok(common)
     }
 
-    fn verify(&self) -> Result<(), ValidationError> {
+    /// The warnings for the answer, if the request wants them there.
+    pub(super) fn told_warnings(&self) -> Option<Vec<String>> {
+        self.include_warnings.then(|| self.warnings.texts())
+    }
+
+    /// Refuses what has no effect.
+    fn verify_strictly(&self) -> Result<(), ValidationError> {
         if self.stream_options.is_some() && !self.stream {
             return Err(ValidationError::about(
                 "stream_options",
                 "stream_options is only allowed with stream=true",
             ));
         }
+        if let Some(n) = self.n.filter(|n| *n > 1)
+            && self.temperature == Some(0.0)
+        {
+            let message =
+                format!("n must be 1 with temperature 0: all answers would be the same, got {n}");
+            return Err(ValidationError::field("n", n, message));
+        }
+        Ok(())
+    }
+
+    fn verify(&self) -> Result<(), ValidationError> {
         if self.prompt_logprobs.is_some() && self.stream {
             return Err(ValidationError::field(
                 "prompt_logprobs",
@@ -269,10 +294,6 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
         (
             "return_weight_versions",
             "the weights never change while the server runs; leave it out",
-        ),
-        (
-            "store",
-            "nothing is kept; each request brings its whole conversation",
         ),
     ] {
         fields.refuse_unless(name, instead, |v| v == &Value::Bool(false))?;
@@ -398,6 +419,16 @@ fn take_stream_options(fields: &mut Fields) -> Result<Option<StreamOptions>, Val
     let Some(mut map) = fields.take::<Map<String, Value>>(FIELD)? else {
         return Ok(None);
     };
+    if let Some(value) = map
+        .remove("include_obfuscation")
+        .filter(|value| !value.is_null())
+    {
+        ignored_fields::check(
+            "stream_options.include_obfuscation",
+            value,
+            fields.is_strict(),
+        )?;
+    }
     let mut take = |name: &str| match map.remove(name) {
         None | Some(Value::Null) => Ok(false),
         Some(value) => parse::<bool>(&format!("{FIELD}.{name}"), value),
@@ -406,14 +437,8 @@ fn take_stream_options(fields: &mut Fields) -> Result<Option<StreamOptions>, Val
         include_usage: take("include_usage")?,
         continuous_usage_stats: take("continuous_usage_stats")?,
     };
-    match map.into_iter().next() {
-        None => Ok(Some(options)),
-        Some((name, value)) => {
-            let field = format!("{FIELD}.{name}");
-            let message = format!("unknown field {field}; remove it or correct its name");
-            Err(ValidationError::field(field, &value, message))
-        }
-    }
+    known_keys::check(FIELD, &map, &["include_usage", "continuous_usage_stats"])?;
+    Ok(Some(options))
 }
 
 fn take_seed(fields: &mut Fields) -> Result<Option<u64>, ValidationError> {
@@ -476,7 +501,9 @@ fn take_repetition_detection(
     #[serde(deny_unknown_fields)]
     struct Spelling {
         max_pattern_size: u32,
+        #[serde(default)]
         min_pattern_size: u32,
+        #[serde(default)]
         min_count: u32,
     }
     let spelled: Option<Spelling> = fields.take("repetition_detection")?;

@@ -177,6 +177,7 @@ impl OpenAIServing {
             choices,
             usage,
             system_fingerprint: self.system_fingerprint.clone(),
+            warnings: request.common.told_warnings(),
         })
     }
 
@@ -329,6 +330,8 @@ fn completion_choice(
         finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
         stop_reason: completion.stop_reason.as_ref().map(stop_reason),
         structured_output_complete: completion.structured_output_complete,
+        structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
+        structured_output_repetition_closed: completion.structured_output_repetition_closed,
         token_ids: return_token_ids.then(|| {
             if keep_answer {
                 completion.token_ids

@@ -216,6 +216,7 @@ impl OpenAIServing {
             created: context.created,
             model: self.model_name(),
             system_fingerprint: self.system_fingerprint().to_owned(),
+            warnings: common.told_warnings(),
             include_usage: options.include_usage,
             continuous_usage: options.continuous_usage_stats,
             n: common.n.unwrap_or(1),
@@ -234,6 +235,8 @@ struct Head {
     created: u64,
     model: String,
     system_fingerprint: String,
+    /// For the first piece.
+    warnings: Option<Vec<String>>,
     include_usage: bool,
     continuous_usage: bool,
     n: u32,

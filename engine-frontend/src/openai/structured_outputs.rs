@@ -8,10 +8,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, parse};
+use super::known_keys;
+use super::warnings::Warnings;
 use crate::error::ValidationError;
 use crate::input_processor::ConstraintPart;
-use crate::structured_outputs::BackendOptions;
+use crate::structured_outputs::{BackendOptions, schema_warnings};
 
+/// Longest text of a schema of which warnings are given, in bytes.
+const MAX_WARNED_TEXT: usize = 256 << 10;
 const RESPONSE_FORMAT: &str = "response_format";
 const RESPONSE_FORMAT_TYPES: &str = "text, json_object, json_schema or structural_tag";
 
@@ -77,6 +81,7 @@ struct Gathered {
     disable_additional_properties: Option<String>,
     complete_within_max_tokens: Option<bool>,
     enable_in_reasoning: Option<bool>,
+    warnings: Warnings,
 }
 
 /// Takes all fields about constraints out of a request.
@@ -106,14 +111,25 @@ pub(super) fn take(fields: &mut Fields) -> Result<Taken, ValidationError> {
         ("grammar", "grammar"),
     ] {
         if let Some(value) = fields.take::<Value>(name)? {
-            // Clients of llama.cpp say so that there is none.
-            if name == "grammar" && value == "" {
-                continue;
-            }
             gathered.take_named(name.to_owned(), as_name, value)?;
         }
     }
+    fields
+        .warnings()
+        .extend(std::mem::take(&mut gathered.warnings));
     gathered.finish()
+}
+
+/// Warns of a schema's keywords that have no effect. A schema as a long text is not looked at: its values
+/// would take memory that nobody counted.
+pub(super) fn warn_of_schema(warnings: &mut Warnings, field: &str, schema: &Value) {
+    let parsed = match schema {
+        Value::String(text) if text.len() <= MAX_WARNED_TEXT => serde_json::from_str(text).ok(),
+        _ => None,
+    };
+    for warning in schema_warnings(parsed.as_ref().unwrap_or(schema)) {
+        warnings.push(field, &format!(", {warning}"));
+    }
 }
 
 impl Gathered {
@@ -139,7 +155,10 @@ impl Gathered {
     ) -> Result<(), ValidationError> {
         use StructuredOutputsConstraint as Constraint;
         let constraint = match name {
-            "json" => Constraint::Json(schema_text(&field, value)?),
+            "json" => {
+                warn_of_schema(&mut self.warnings, &field, &value);
+                Constraint::Json(schema_text(&field, value)?)
+            }
             "json_object" => {
                 self.require_true(&field, value)?;
                 Constraint::JsonObject
@@ -169,6 +188,21 @@ impl Gathered {
         value: Value,
     ) -> Result<(), ValidationError> {
         match name {
+            "whitespace" => {
+                let whitespace = match value.as_str() {
+                    Some("usual") => Whitespace::Usual,
+                    Some("flexible") => Whitespace::Flexible,
+                    Some("spaced") => Whitespace::Spaced,
+                    Some("compact") => Whitespace::Compact,
+                    _ => {
+                        let message = format!(
+                            "{field} must be \"usual\", \"flexible\", \"spaced\" or \"compact\""
+                        );
+                        return Err(ValidationError::field(field, &value, message));
+                    }
+                };
+                self.set_whitespace(field, whitespace)
+            }
             "whitespace_pattern" => {
                 let pattern: String = parse(&field, value)?;
                 let whitespace = match pattern.as_str() {
@@ -271,7 +305,7 @@ impl Gathered {
                 ));
             }
         };
-        refuse_others(RESPONSE_FORMAT, &format, allowed)?;
+        known_keys::check(RESPONSE_FORMAT, &format, allowed)?;
         match kind {
             Some("json_object" | "json_schema") if format.contains_key(SCHEMA) => {
                 let schema = format.remove(SCHEMA).unwrap_or_default();
@@ -294,7 +328,7 @@ impl Gathered {
         const FIELD: &str = "response_format.json_schema";
         let value = format.remove("json_schema").unwrap_or_default();
         let mut json_schema: Map<String, Value> = parse(FIELD, value)?;
-        refuse_others(
+        known_keys::check(
             FIELD,
             &json_schema,
             &["name", "description", "schema", "strict"],
@@ -308,6 +342,7 @@ impl Gathered {
             let message = format!("{field} is missing");
             return Err(ValidationError::about(field, message));
         };
+        warn_of_schema(&mut self.warnings, &field, &schema);
         let text = schema_text(&field, schema)?;
         self.constraints
             .push((field, StructuredOutputsConstraint::Json(text)));
@@ -429,25 +464,6 @@ fn structural_tag_text(field: &str, value: Value) -> Result<String, ValidationEr
             Err(ValidationError::field(field, other, message))
         }
     }
-}
-
-fn refuse_others(
-    field: &str,
-    map: &Map<String, Value>,
-    allowed: &[&str],
-) -> Result<(), ValidationError> {
-    let Some((name, value)) = map
-        .iter()
-        .find(|(name, _)| !allowed.contains(&name.as_str()))
-    else {
-        return Ok(());
-    };
-    let message = format!("unknown field {field}.{name}; remove it or correct its name");
-    Err(ValidationError::field(
-        format!("{field}.{name}"),
-        value,
-        message,
-    ))
 }
 
 fn check_type<T: DeserializeOwned>(

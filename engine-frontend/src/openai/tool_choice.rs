@@ -76,6 +76,7 @@ pub(super) fn take_tool_choice(
     let wrong = |message: &str| Err(ValidationError::field(TOOL_CHOICE, &choice, message));
     let tools = match (choice.as_str(), tools) {
         (Some("none"), _) => return Ok(ToolChoice::None),
+        (Some("auto"), None) if !fields.is_strict() => return Ok(ToolChoice::None),
         (_, None) => return wrong("tool_choice needs tools"),
         (_, Some(tools)) => tools,
     };

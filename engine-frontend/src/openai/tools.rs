@@ -10,7 +10,8 @@ use protocol::{StructuredOutputsConstraint, StructuredOutputsParams};
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use super::structured_outputs::RequestConstraint;
+use super::known_keys::{self, FUNCTION, TOOL};
+use super::structured_outputs::{RequestConstraint, warn_of_schema};
 use super::tool_choice::{TOOL_CHOICE, ToolChoice};
 use super::tool_format::{self, Calls, Openings, ToolCallFormat};
 use crate::error::{ValidationError, cut_short};
@@ -22,12 +23,12 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
     let Some(tools) = fields.take::<Vec<Value>>("tools")? else {
         return Ok(None);
     };
+    if tools.is_empty() && fields.is_strict() {
+        let message = "tools must be absent or hold at least one tool";
+        return Err(ValidationError::field("tools", "[]", message));
+    }
     if tools.is_empty() {
-        return Err(ValidationError::field(
-            "tools",
-            "[]",
-            "tools must be absent or hold at least one tool",
-        ));
+        return Ok(None);
     }
     let mut known = HashSet::new();
     for (i, tool) in tools.iter().enumerate() {
@@ -42,6 +43,7 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
                 ),
             ));
         }
+        check_keys(i, tool)?;
         let name = name_of(tool).unwrap_or_default();
         if !is_function_name(name) {
             let field = format!("tools[{i}].function.name");
@@ -52,16 +54,31 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
             );
             return Err(ValidationError::field(field, name, message));
         }
+        if let Some(parameters) = tool.pointer("/function/parameters") {
+            let field = format!("tools[{i}].function.parameters");
+            warn_of_schema(fields.warnings(), &field, parameters);
+        }
         if !known.insert(name) {
             let field = format!("tools[{i}].function.name");
             return Err(ValidationError::field(
-                field,
+                field.clone(),
                 name,
-                "two tools have this name",
+                format!("{field} {name:?} is another tool's too; names must differ"),
             ));
         }
     }
     Ok(Some(tools))
+}
+
+/// Refuses unknown keys of a tool.
+fn check_keys(i: usize, tool: &Value) -> Result<(), ValidationError> {
+    if let Some(tool) = tool.as_object() {
+        known_keys::check(&format!("tools[{i}]"), tool, TOOL)?;
+    }
+    if let Some(function) = tool.get("function").and_then(Value::as_object) {
+        known_keys::check(&format!("tools[{i}].function"), function, FUNCTION)?;
+    }
+    Ok(())
 }
 
 /// Longest name of a function.

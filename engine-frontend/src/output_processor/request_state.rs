@@ -29,6 +29,10 @@ pub(super) struct RequestState {
     pub(super) model_stop_token_ids: Vec<u32>,
     /// Whether all tokens so far are a whole text of the constraint.
     pub(super) structured_output_complete: Option<bool>,
+    /// True once the limit of tokens led the answer to its end. Kept over a restart of the core.
+    pub(super) completed_by_budget: bool,
+    /// True once a string of the answer that repeated itself was closed. Kept as well.
+    pub(super) repetition_closed: bool,
     pub(super) detokenizer: IncrementalDetokenizer,
     pub(super) logprobs_processor: LogprobsProcessor,
     pub(super) budget: AnswerBudget,
@@ -52,6 +56,8 @@ impl RequestState {
         let stop_string = self
             .detokenizer
             .update(&output.new_token_ids, stopped_by_token);
+        self.completed_by_budget |= output.completed_by_budget;
+        self.repetition_closed |= output.repetition_closed;
         // An answer that ends from outside stays as whole as it was.
         if output.structured_output_complete.is_some() {
             self.structured_output_complete = output.structured_output_complete;
@@ -135,6 +141,10 @@ impl RequestState {
             finish_reason,
             stop_reason,
             structured_output_complete: self.structured_output_complete.filter(|_| finished),
+            structured_output_completed_by_budget: finished
+                && self.completed_by_budget
+                && self.structured_output_complete == Some(true),
+            structured_output_repetition_closed: finished && self.repetition_closed,
         })
     }
 }

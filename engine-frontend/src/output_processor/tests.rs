@@ -451,6 +451,31 @@ fn an_aborted_answer_says_whether_it_is_whole() {
     assert_eq!(whole(&[("a", Some(false)), ("b", Some(true))]), Some(true));
 }
 
+/// A core that took over after a crash doesn't know what the one before it did.
+#[test]
+fn an_answer_remembers_that_it_was_led() {
+    let led = |complete| {
+        let mut fixture = Fixture::new(kind(RequestOutputKind::FinalOnly));
+        fixture.feed(EngineCoreOutput {
+            structured_output_complete: Some(false),
+            completed_by_budget: true,
+            repetition_closed: true,
+            ..output("r", "a", None)
+        });
+        fixture.feed(EngineCoreOutput {
+            structured_output_complete: Some(complete),
+            ..output("r", "b", Some(FinishReason::Length))
+        });
+        let output = fixture.next().unwrap().outputs.remove(0);
+        (
+            output.structured_output_completed_by_budget,
+            output.structured_output_repetition_closed,
+        )
+    };
+    assert_eq!(led(true), (true, true));
+    assert_eq!(led(false), (false, true), "it is not whole");
+}
+
 #[test]
 fn the_core_says_whether_a_constrained_answer_is_whole() {
     let said = |text: &str, complete, finish| EngineCoreOutput {

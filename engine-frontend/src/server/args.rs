@@ -167,6 +167,10 @@ pub struct ServerArgs {
     )]
     pub response_role: String,
 
+    /// Refuse fields that have no effect here, such as store or reasoning.summary, instead of ignoring
+    /// them
+    #[arg(long, help_heading = "Answers")]
+    pub strict_requests: bool,
     /// Usage in every piece of every stream, and at its end
     #[arg(long, help_heading = "Answers")]
     pub enable_force_include_usage: bool,

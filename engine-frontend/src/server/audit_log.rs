@@ -8,18 +8,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::Serialize;
-
-use super::request_record::RequestRecord;
 
 /// Lines that may wait to be written. Beyond them a line is lost: no request waits for a disk.
 const MAX_WAITING: usize = 4096;
 /// How long the last lines may take, when the server ends.
 const LAST_LINES: Duration = Duration::from_secs(2);
-/// Status of a request whose client went before it was answered, as nginx has it.
-const CLIENT_GONE: u16 = 499;
 
 /// Where lines go. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -76,7 +72,13 @@ impl AuditLog {
         Ok(log)
     }
 
-    fn write(&self, line: String) {
+    /// Writes a line, or counts it as lost.
+    pub(super) fn write(&self, line: &AuditLine<'_>) {
+        // It always has a JSON form.
+        let Ok(mut line) = serde_json::to_string(line) else {
+            return;
+        };
+        line.push('\n');
         if self.lines.try_send(Message::Line(line)).is_err() {
             (self.on_lost.0)();
         }
@@ -121,59 +123,20 @@ fn write_lines(mut file: impl Write, lines: &Receiver<Message>, on_lost: &OnLost
 
 /// A line of the log.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+pub(super) struct AuditLine<'a> {
     /// Unix time in seconds at which the request came.
-    time: f64,
-    request_id: &'a str,
+    pub(super) time: f64,
+    pub(super) request_id: &'a str,
     /// The address of the connection's other end; a proxy's, where there is one.
-    client: Option<IpAddr>,
-    key: Option<&'a str>,
-    method: &'static str,
-    route: &'a str,
-    status: u16,
-    prompt_tokens: u64,
-    completion_tokens: u64,
-    /// Seconds until the answer was sent.
-    duration: f64,
-}
-
-/// A request that gets its line when this is dropped: when its answer was sent, or its client is gone.
-#[derive(Debug)]
-pub(super) struct AuditEntry {
-    pub(super) log: AuditLog,
-    pub(super) request_id: Arc<str>,
     pub(super) client: Option<IpAddr>,
+    pub(super) key: Option<&'a str>,
     pub(super) method: &'static str,
-    pub(super) route: String,
-    /// `None` until the request is answered.
-    pub(super) status: Option<u16>,
-    pub(super) record: Arc<RequestRecord>,
-    pub(super) start: Instant,
-}
-
-impl Drop for AuditEntry {
-    fn drop(&mut self) {
-        let duration = self.start.elapsed();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let came = now.unwrap_or_default().saturating_sub(duration);
-        let line = Line {
-            time: came.as_secs_f64(),
-            request_id: &self.request_id,
-            client: self.client,
-            key: self.record.key.get().map(|key| key.name.as_str()),
-            method: self.method,
-            route: &self.route,
-            status: self.status.unwrap_or(CLIENT_GONE),
-            prompt_tokens: self.record.usage.prompt_tokens(),
-            completion_tokens: self.record.usage.completion_tokens(),
-            duration: duration.as_secs_f64(),
-        };
-        // It always has a JSON form.
-        if let Ok(mut line) = serde_json::to_string(&line) {
-            line.push('\n');
-            self.log.write(line);
-        }
-    }
+    pub(super) route: &'a str,
+    pub(super) status: u16,
+    pub(super) prompt_tokens: u64,
+    pub(super) completion_tokens: u64,
+    /// Seconds until the answer was sent.
+    pub(super) duration: f64,
 }
 
 #[cfg(test)]
@@ -185,17 +148,19 @@ mod tests {
 
     use super::*;
 
-    fn entry(log: &AuditLog, status: Option<u16>) -> AuditEntry {
-        AuditEntry {
-            log: log.clone(),
-            request_id: "id\u{1b}\"".into(),
+    fn write(log: &AuditLog) {
+        log.write(&AuditLine {
+            time: 1.5,
+            request_id: "id\u{1b}\"",
             client: Some([127, 0, 0, 1].into()),
+            key: None,
             method: "POST",
-            route: "/v1/completions".to_owned(),
-            status,
-            record: Arc::default(),
-            start: Instant::now(),
-        }
+            route: "/v1/completions",
+            status: 200,
+            prompt_tokens: 7,
+            completion_tokens: 2,
+            duration: 0.25,
+        });
     }
 
     #[test]
@@ -203,32 +168,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit");
         let log = AuditLog::open(&path, || panic!("a line is lost")).unwrap();
-        let answered = entry(&log, Some(200));
-        answered.record.usage.add_prompt_tokens(7);
-        answered.record.usage.add_completion_tokens(2);
-        drop(answered);
-        drop(entry(&log, None));
+        write(&log);
         log.flush();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        let mut first = lines[0].clone();
-        let first = first.as_object_mut().unwrap();
-        assert!(first.remove("time").unwrap().as_f64().unwrap() > 1e9);
-        assert!(first.remove("duration").unwrap().is_f64());
+        assert!(text.ends_with('\n'), "{text}");
+        let line: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
-            Value::Object(first.clone()),
+            line,
             json!({
-                "request_id": "id\u{1b}\"", "client": "127.0.0.1", "key": null, "method": "POST",
-                "route": "/v1/completions", "status": 200, "prompt_tokens": 7,
-                "completion_tokens": 2,
+                "time": 1.5, "request_id": "id\u{1b}\"", "client": "127.0.0.1", "key": null,
+                "method": "POST", "route": "/v1/completions", "status": 200, "prompt_tokens": 7,
+                "completion_tokens": 2, "duration": 0.25,
             })
         );
-        assert_eq!((lines.len(), &lines[1]["status"]), (2, &json!(499)));
     }
 
     /// A disk that is full.
@@ -255,7 +209,7 @@ mod tests {
         })
         .unwrap();
         for _ in 0..100 {
-            drop(entry(&log, Some(200)));
+            write(&log);
         }
         log.flush();
         assert_eq!(lost.load(Ordering::Relaxed), 100);
@@ -274,7 +228,7 @@ mod tests {
             on_lost: OnLost(Arc::new(on_lost)),
         };
         for _ in 0..3 {
-            drop(entry(&log, Some(200)));
+            write(&log);
         }
         assert_eq!(lost.load(Ordering::Relaxed), 2);
         drop(received);

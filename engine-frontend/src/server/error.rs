@@ -50,10 +50,6 @@ impl From<crate::error::GenerateError> for ApiError {
     }
 }
 
-/// What an answer says of the server's own failure, for the log.
-#[derive(Debug, Clone)]
-pub(super) struct FailureMessage(pub(super) String);
-
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let code = self.0.error.code;
@@ -62,10 +58,9 @@ impl IntoResponse for ApiError {
         if status == StatusCode::SERVICE_UNAVAILABLE {
             let headers = response.headers_mut();
             headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
-        } else if status.is_server_error() {
-            let message = FailureMessage(self.0.error.message);
-            response.extensions_mut().insert(message);
         }
+        // For the log.
+        response.extensions_mut().insert(self.0.error);
         response
     }
 }

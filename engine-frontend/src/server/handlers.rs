@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
@@ -27,7 +27,7 @@ use super::traces::extract_trace_headers;
 use crate::error::ValidationError;
 use crate::openai::{
     ChatCompletionRequest, CommonFields, CompletionRequest, DetokenizeRequest, RequestContext,
-    ResponsesRequest, ServingError, StreamOptions, TokenizeRequest,
+    ResponsesRequest, ServingError, StreamOptions, TokenizeRequest, Warnings,
 };
 use crate::supervisor::CoreHealth;
 
@@ -36,17 +36,22 @@ type App = State<Arc<AppState>>;
 /// `POST /v1/completions`.
 pub(super) async fn completions(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let (mut request, share) = call.json(request, CompletionRequest::from_json).await?;
+    let read = match app.args.strict_requests {
+        true => CompletionRequest::from_json_strict,
+        false => CompletionRequest::from_json,
+    };
+    let (mut request, share) = call.json(request, read).await?;
     call.apply_flags(&mut request.common);
+    let warnings = call.warn(&request.common.warnings);
     if request.common.stream {
         let stream = app.serving.stream_completion(request, &call.context);
         let stream = call.within_deadline(stream).await?;
-        return Ok(call.stream(stream, share));
+        return Ok(with_warnings(call.stream(stream, share), warnings));
     }
     let answer = app.serving.create_completion(&request, &call.context);
     let answer = call.within_deadline(answer).await?;
     drop(request);
-    held_json(answer, share)
+    Ok(with_warnings(held_json(answer, share)?, warnings))
 }
 
 /// `POST /v1/chat/completions`.
@@ -55,31 +60,41 @@ pub(super) async fn chat_completions(
     request: Request,
 ) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let (mut request, share) = call.json(request, ChatCompletionRequest::from_json).await?;
+    let read = match app.args.strict_requests {
+        true => ChatCompletionRequest::from_json_strict,
+        false => ChatCompletionRequest::from_json,
+    };
+    let (mut request, share) = call.json(request, read).await?;
     call.apply_flags(&mut request.common);
+    let warnings = call.warn(&request.common.warnings);
     if request.common.stream {
         let stream = app.serving.stream_chat_completion(request, &call.context);
         let stream = call.within_deadline(stream).await?;
-        return Ok(call.stream(stream, share));
+        return Ok(with_warnings(call.stream(stream, share), warnings));
     }
     let answer = app.serving.create_chat_completion(request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    held_json(answer, share)
+    Ok(with_warnings(held_json(answer, share)?, warnings))
 }
 
 /// `POST /v1/responses`.
 pub(super) async fn responses(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let (mut request, share) = call.json(request, ResponsesRequest::from_json).await?;
+    let read = match app.args.strict_requests {
+        true => ResponsesRequest::from_json_strict,
+        false => ResponsesRequest::from_json,
+    };
+    let (mut request, share) = call.json(request, read).await?;
     call.apply_flags(&mut request.chat.common);
+    let warnings = call.warn(&request.chat.common.warnings);
     if request.chat.common.stream {
         let stream = app.serving.stream_response(request, &call.context);
         let stream = call.within_deadline(stream).await?;
-        return Ok(call.stream(stream, share));
+        return Ok(with_warnings(call.stream(stream, share), warnings));
     }
     let answer = app.serving.create_response(request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    held_json(answer, share)
+    Ok(with_warnings(held_json(answer, share)?, warnings))
 }
 
 /// `POST /tokenize`.
@@ -98,6 +113,16 @@ pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Resp
         .within_deadline(app.serving.detokenize(request))
         .await?;
     held_json(answer, share)
+}
+
+/// Header of warnings about a request: see [`Warnings::to_header`].
+const WARNINGS: HeaderName = HeaderName::from_static("x-formwork-warnings");
+
+fn with_warnings(mut response: Response, warnings: Option<HeaderValue>) -> Response {
+    if let Some(warnings) = warnings {
+        response.headers_mut().insert(WARNINGS, warnings);
+    }
+    response
 }
 
 /// A request that is being answered.
@@ -185,6 +210,17 @@ impl<'a> Call<'a> {
                 });
             }
         }
+    }
+
+    /// Logs the warnings about the request, and returns them as a header's value.
+    fn warn(&self, warnings: &Warnings) -> Option<HeaderValue> {
+        if warnings.is_empty() {
+            return None;
+        }
+        let header = warnings.to_header();
+        let request_id = &self.context.request_id;
+        tracing::warn!(request_id, "parts of a request have no effect: {header}");
+        HeaderValue::try_from(header).ok()
     }
 
     async fn within_deadline<T, E: Into<ServingError>>(

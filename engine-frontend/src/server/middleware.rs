@@ -15,13 +15,14 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::args::ServerArgs;
-use super::audit_log::AuditEntry;
 use super::authenticate::{Need, need};
 use super::client_stream::FREE_HEAD;
-use super::error::{ApiError, FailureMessage};
+use super::error::ApiError;
+use super::request_end::RequestEnd;
 use super::request_record::{ClientAddress, RequestRecord, keep_until_sent};
 use super::state::AppState;
 use crate::metrics::method_label;
+use crate::openai::ErrorInfo;
 use crate::random::random_u64;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -65,10 +66,12 @@ pub(super) async fn observe(
     let path = request.extensions().get::<MatchedPath>();
     let route = path.map(|path| without_root(path.as_str(), &app.args.root_path).to_owned());
     let record = Arc::<RequestRecord>::default();
-    let audited = app.audit_log.as_ref().filter(|_| !is_probe(&request));
-    // Written also where the client goes before it is answered.
-    let mut audit = audited.map(|log| AuditEntry {
-        log: log.clone(),
+    let audit_log = app.audit_log.clone().filter(|_| !is_probe(&request));
+    let is_logged = app.args.enable_log_requests;
+    // Its lines are written also where the client goes before it is answered.
+    let mut end = (is_logged || audit_log.is_some()).then(|| RequestEnd {
+        audit_log,
+        is_logged,
         request_id: id.0.clone(),
         client: request
             .extensions()
@@ -77,6 +80,7 @@ pub(super) async fn observe(
         method,
         route: route.clone().unwrap_or_else(|| "none".to_owned()),
         status: None,
+        error: None,
         record: record.clone(),
         start,
     });
@@ -87,12 +91,9 @@ pub(super) async fn observe(
     app.metrics
         .record_http(route.as_deref(), method, status, start.elapsed());
     let handler = route.as_deref().unwrap_or("none");
-    if app.args.enable_log_requests {
-        tracing::info!(request_id = &*id.0, method, handler, status, "request");
-    }
+    let error = response.extensions().get::<ErrorInfo>();
     if status >= 500 && status != 503 {
-        let why = response.extensions().get::<FailureMessage>();
-        let error = why.map_or("", |why| &why.0);
+        let error = error.map_or("", |error| &error.message);
         tracing::error!(
             request_id = &*id.0,
             method,
@@ -102,9 +103,9 @@ pub(super) async fn observe(
             "request failed"
         );
     }
-    if let Some(mut audit) = audit.take() {
-        audit.status = Some(status);
-        response = keep_until_sent(response, audit);
+    if let Some(mut end) = end.take() {
+        end.answered(status, error);
+        response = keep_until_sent(response, end);
     }
     if app.args.enable_request_id_headers
         && let Ok(value) = HeaderValue::from_str(&id.0)

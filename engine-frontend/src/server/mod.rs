@@ -34,6 +34,7 @@ mod middleware;
 mod openapi;
 mod parse;
 mod rate_limit;
+mod request_end;
 mod request_record;
 mod router;
 mod run;

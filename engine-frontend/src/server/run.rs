@@ -1,13 +1,13 @@
 //! The life of the server's process.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::access_args::AccessArgs;
 use super::api_keys::ApiKeys;
@@ -19,6 +19,7 @@ use super::listener::Listener;
 use super::router::{management_router, router};
 use super::state::AppState;
 use crate::arg_utils::EngineArgs;
+use crate::async_llm::AsyncLLM;
 use crate::metrics::{LoggingStatLogger, PrometheusStatLogger, StatLogger};
 use crate::openai::{ChatSettings, OpenAIServing};
 #[cfg(feature = "opentelemetry")]
@@ -33,6 +34,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const MAX_MANAGEMENT_CONNECTIONS: u32 = 64;
 /// How often a server looks whether its engine is gone for good.
 const ENGINE_CHECK: Duration = Duration::from_millis(200);
+/// Time between two lines of statistics, as in vLLM.
+const LOG_STATS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a server says when it is ready.
 #[derive(Debug)]
@@ -92,6 +95,7 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     let mut loggers: Vec<Arc<dyn StatLogger>> = vec![metrics.clone()];
     if !args.server.disable_log_stats {
         loggers.push(Arc::new(LoggingStatLogger::new()));
+        tokio::spawn(log_stats(Arc::downgrade(&engine)));
     }
     #[cfg(feature = "opentelemetry")]
     let tracer = match &args.server.otlp_traces_endpoint {
@@ -225,8 +229,21 @@ async fn reload_keys(app: Arc<AppState>, mut hang_up: Signal) {
     }
 }
 
+/// Logs statistics every few seconds, for as long as there is the engine.
+async fn log_stats(engine: Weak<AsyncLLM>) {
+    let mut ticker = interval(LOG_STATS_INTERVAL);
+    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticker.tick().await;
+        match engine.upgrade() {
+            Some(engine) => engine.do_log_stats(),
+            None => return,
+        }
+    }
+}
+
 /// Waits until the engine is gone for good.
-async fn engine_death(engine: &crate::async_llm::AsyncLLM) -> crate::error::EngineDeadError {
+async fn engine_death(engine: &AsyncLLM) -> crate::error::EngineDeadError {
     loop {
         if let Some(dead) = engine.errored() {
             return dead;
@@ -294,7 +311,8 @@ fn summary(names: &[String], engine_args: &EngineArgs, core: &SupervisedCore) ->
         "{built_in}\
          model      {} ({}, {})\n\
          context    {} tokens\n\
-         KV cache   {mebibytes} MiB for {tokens} tokens, {chosen}\n\
+         KV cache   {mebibytes} MiB for {tokens} tokens, {chosen} (reserved; memory is taken as it \
+         fills)\n\
          requests   {} running, {queue}, {} tokens per step\n\
          threads    {}",
         names.join(", "),

@@ -17,7 +17,10 @@ use crate::unique_json::{self, UniqueJsonError};
 pub struct StructuredOutputsArgs {
     /// A backend's name with its options, see [`BackendOptions`]; absent is `auto`.
     pub backend: Option<String>,
-    /// JSON is written as `json.dumps` writes it, where a request asks for nothing else.
+    /// White space in JSON, where a request asks for nothing else: `usual`, `flexible`, `spaced` or
+    /// `compact`; absent is `usual`.
+    pub whitespace: Option<WhitespaceName>,
+    /// The same as `whitespace: spaced`: JSON is written as `json.dumps` writes it.
     pub disable_any_whitespace: bool,
     /// Objects that say nothing of `additionalProperties` allow none.
     pub disable_additional_properties: bool,
@@ -37,6 +40,31 @@ pub struct StructuredOutputsArgs {
     pub enable_sparse_head: Option<bool>,
     /// See [`StructuredOutputsConfig::jump_forward`].
     pub jump_forward: Option<JumpForward>,
+}
+
+/// White space in JSON that has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhitespaceName {
+    /// [`Whitespace::Usual`].
+    Usual,
+    /// [`Whitespace::Flexible`].
+    Flexible,
+    /// [`Whitespace::Spaced`].
+    Spaced,
+    /// [`Whitespace::Compact`].
+    Compact,
+}
+
+impl From<WhitespaceName> for Whitespace {
+    fn from(name: WhitespaceName) -> Self {
+        match name {
+            WhitespaceName::Usual => Self::Usual,
+            WhitespaceName::Flexible => Self::Flexible,
+            WhitespaceName::Spaced => Self::Spaced,
+            WhitespaceName::Compact => Self::Compact,
+        }
+    }
 }
 
 /// Whether thinking is told apart from the answer.
@@ -87,7 +115,16 @@ impl StructuredOutputsArgs {
             let message = json_problem(&error);
             ValidationError::field(FLAG, &value, message)
         })?;
-        args.backend_options()?;
+        let disables =
+            args.disable_any_whitespace || args.backend_options()?.disable_any_whitespace;
+        if let Some(whitespace) = args.whitespace
+            && disables
+            && whitespace != WhitespaceName::Spaced
+        {
+            let message = "whitespace and disable_any_whitespace ask for different white space: \
+                           leave one of them out";
+            return Err(ValidationError::about("whitespace", message));
+        }
         let limits = [
             ("compile_threads", args.compile_threads),
             ("max_num_queued_grammars", args.max_num_queued_grammars),
@@ -140,14 +177,19 @@ impl StructuredOutputsArgs {
         }
     }
 
-    /// Brings the engine's settings into a request's constraint.
-    pub fn apply(&self, params: &mut Shared<StructuredOutputsParams>) {
+    /// Brings the engine's settings into a request's constraint. `says_whitespace` is true if the
+    /// request asks for white space itself.
+    pub fn apply(&self, params: &mut Shared<StructuredOutputsParams>, says_whitespace: bool) {
         let backend = self.backend_options().unwrap_or_default();
-        if (self.disable_any_whitespace || backend.disable_any_whitespace)
+        let disables = self.disable_any_whitespace || backend.disable_any_whitespace;
+        let spaced = disables.then_some(Whitespace::Spaced);
+        if let Some(whitespace) = spaced.or_else(|| self.whitespace.map(Into::into))
             && params.constraint.is_json()
-            && params.whitespace == Whitespace::Flexible
+            && !says_whitespace
+            && params.whitespace == Whitespace::default()
+            && params.whitespace != whitespace
         {
-            params.make_mut().whitespace = Whitespace::Spaced;
+            params.make_mut().whitespace = whitespace;
         }
         // Only what changes: others may share it, and then a change costs a copy.
         if (self.disable_additional_properties || backend.disable_additional_properties)
@@ -213,7 +255,7 @@ mod tests {
         .unwrap();
         let applied = |constraint| {
             let mut params = Shared::from(StructuredOutputsParams::new(constraint));
-            args.apply(&mut params);
+            args.apply(&mut params, false);
             (
                 params.whitespace.clone(),
                 params.disable_additional_properties,
@@ -224,6 +266,25 @@ mod tests {
         let object = StructuredOutputsConstraint::JsonObject;
         assert_eq!(applied(object), (Whitespace::Spaced, false));
         let regex = StructuredOutputsConstraint::Regex("a".to_owned());
-        assert_eq!(applied(regex), (Whitespace::Flexible, false));
+        assert_eq!(applied(regex), (Whitespace::Usual, false));
+    }
+
+    #[test]
+    fn white_space_by_name_where_a_request_says_none() {
+        let applied = |text: &str, says_whitespace| {
+            let args = StructuredOutputsArgs::from_json(text).unwrap();
+            let json = StructuredOutputsConstraint::JsonObject;
+            let mut params = Shared::from(StructuredOutputsParams::new(json));
+            args.apply(&mut params, says_whitespace);
+            params.whitespace.clone()
+        };
+        assert_eq!(applied("{}", false), Whitespace::Usual);
+        let flexible = r#"{"whitespace": "flexible"}"#;
+        assert_eq!(applied(flexible, false), Whitespace::Flexible);
+        assert_eq!(applied(flexible, true), Whitespace::Usual);
+        let twice = r#"{"whitespace": "flexible", "disable_any_whitespace": true}"#;
+        let error = StructuredOutputsArgs::from_json(twice).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("whitespace"));
+        assert!(StructuredOutputsArgs::from_json(r#"{"whitespace": "wide"}"#).is_err());
     }
 }

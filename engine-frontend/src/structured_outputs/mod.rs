@@ -10,9 +10,11 @@ mod check;
 mod check_thread;
 mod known_constraints;
 mod reasoning;
+mod schema_keywords;
 
 pub use args::{ReasoningParser, StructuredOutputsArgs};
 pub use backend::BackendOptions;
 pub(crate) use check::{ConstraintChecker, WHITESPACE_PATTERN, without_hint};
 pub(crate) use check_thread::CheckThread;
 pub use reasoning::{Reasoning, ThinkingMarkers};
+pub use schema_keywords::{FORMATS, KeywordEffect, SchemaWarning, schema_warnings, visit_keywords};

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use protocol::{EngineConfig, EngineCoreReadyResponse};
+use protocol::{EngineConfig, EngineCoreReadyResponse, LoadProgress, Quantization};
 
 use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
+use crate::load_progress::LoadProgressDisplay;
 
 /// Where another core comes from.
 #[derive(Debug, Clone)]
@@ -20,7 +21,11 @@ impl CoreSource {
     pub(super) async fn client(&self) -> Result<EngineCoreClient, EngineCoreStartupError> {
         match self {
             Self::Launch(launch) => {
-                EngineCoreClient::launch(&launch.0, launch.1.clone(), |_| ()).await
+                let (options, config) = &**launch;
+                let quantizes = config.model_config.quantization != Quantization::None;
+                let mut progress = LoadProgressDisplay::new(quantizes);
+                let on_progress = |loaded: LoadProgress| progress.update(&loaded);
+                EngineCoreClient::launch(options, config.clone(), on_progress).await
             }
             Self::Connect(address, timeout) => {
                 EngineCoreClient::connect(address, *timeout, |_| ()).await

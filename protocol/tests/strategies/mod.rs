@@ -207,6 +207,7 @@ fn structured_outputs() -> impl Strategy<Value = StructuredOutputsParams> {
     fields!(StructuredOutputsParams from base;
         constraint: constraint,
         whitespace: prop_oneof![
+            Just(Whitespace::Usual),
             Just(Whitespace::Flexible),
             Just(Whitespace::Spaced),
             Just(Whitespace::Compact),
@@ -418,6 +419,8 @@ fn output() -> impl Strategy<Value = EngineCoreOutput> {
         num_nans_in_logits: any::<u32>(),
         structured_output_complete: any::<Option<bool>>(),
         complete_after: vec(any::<u32>(), 0..4),
+        completed_by_budget: any::<bool>(),
+        repetition_closed: any::<bool>(),
         no_time_to_think: any::<bool>(),
     )
 }
@@ -466,6 +469,7 @@ pub(crate) fn message() -> impl Strategy<Value = EngineCoreMessage> {
             |(requests, queries, hits)| PrefixCacheStats { requests, queries, hits },
         ),
         num_scheduled_tokens: any::<u32>(),
+        num_prompt_tokens: any::<u32>(),
         num_preempted_reqs: any::<u32>(),
         num_restored_rows: any::<u32>(),
         structured_output_stats: of(structured_output_stats()),

@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
+
 use super::ways::Way;
 use super::{GrammarState, State, TokenAutomaton};
 use crate::index::ROOT;
@@ -80,6 +82,69 @@ impl TokenAutomaton {
         };
         let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
         Ok(Some(tokens.saturating_add(1)))
+    }
+
+    /// The tokens that begin the texts of the fewest tokens from a state, and that number, stop token
+    /// included; no tokens where the text may end. All of them, whatever was asked before: what is sampled
+    /// doesn't depend on other requests. A search over tokens, level by level, which meets many states.
+    /// `None` where none is made or there is no end.
+    pub(crate) fn tokens_toward_fewest(
+        &mut self,
+        start: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<Option<(u32, Vec<u32>)>, OutOfFuel> {
+        let GrammarState::Machine(first) = start else {
+            return Ok(None);
+        };
+        if self.is_accepting(first, fuel)? {
+            return Ok(Some((1, Vec::new())));
+        }
+        let mut seen: HashSet<State> = HashSet::from_iter([first]);
+        let mut level = vec![first];
+        // Of each level, its states and where their tokens lead.
+        let mut levels: Vec<Vec<(State, Vec<State>)>> = Vec::new();
+        let mut toward: HashSet<State> = HashSet::new();
+        while toward.is_empty() {
+            let mut explored = Vec::new();
+            let mut next_level = Vec::new();
+            for state in level {
+                let successors = ByTokens(self).successors(state, fuel)?;
+                for &next in &successors {
+                    if seen.insert(next) {
+                        next_level.push(next);
+                        if self.is_accepting(next, fuel)? {
+                            toward.insert(next);
+                        }
+                    }
+                }
+                explored.push((state, successors));
+            }
+            if next_level.is_empty() {
+                return Ok(None);
+            }
+            levels.push(explored);
+            level = next_level;
+        }
+        // Back to the states after one token.
+        for explored in levels.iter().skip(1).rev() {
+            let leads = |successors: &[State]| successors.iter().any(|next| toward.contains(next));
+            let before = explored.iter().filter(|(_, successors)| leads(successors));
+            toward = before.map(|(state, _)| *state).collect();
+        }
+        let mut tokens_toward = Vec::new();
+        self.walk_tokens(start, false, fuel, |automaton, tokens, reached, fuel| {
+            let Some(&token) = tokens.first() else {
+                return Ok(());
+            };
+            if let GrammarState::Machine(next) = automaton.after_whole(reached, token, fuel)?
+                && toward.contains(&next)
+            {
+                tokens_toward.extend_from_slice(tokens);
+            }
+            Ok(())
+        })?;
+        let needed = u32::try_from(levels.len()).unwrap_or(u32::MAX);
+        Ok(Some((needed.saturating_add(1), tokens_toward)))
     }
 
     /// Walks a canonical completion from the end of the way on that was walked so far, and makes known what

@@ -14,7 +14,7 @@ const MAX_SHOWN: usize = 60;
 
 impl JsonSchemaOptions {
     /// Reads options from the text of a JSON object, by the names of the fields. Choices are named
-    /// by a string (`"flexible"`, `"any"`, `"2020-12"`), `separators` are a list of two strings,
+    /// by a string (`"usual"`, `"any"`, `"2020-12"`), `separators` are a list of two strings,
     /// `documents` an object of URIs to schemas or their texts, `limits` an object of the fields of
     /// [`Limits`]; what is not named has its default.
     ///

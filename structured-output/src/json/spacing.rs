@@ -30,16 +30,7 @@ impl Lexicon {
             None => self.spacing(options.whitespace),
             Some(pattern) => {
                 let pad = self.blanks(pattern, limits)?;
-                let comma = self.byte(b',');
-                let comma = self.concat(pad, comma);
-                let colon = self.byte(b':');
-                Spacing {
-                    outer: pad,
-                    inner: pad,
-                    comma: self.concat(comma, pad),
-                    colon: self.concat(pad, colon),
-                    after_colon: pad,
-                }
+                self.padded_by(pad)
             }
         };
         if let Some((item, key)) = &options.separators {

@@ -2,12 +2,22 @@
 
 use crate::lexical::{ByteSet, EPSILON, ExprId, Lexicon};
 
-/// White space in JSON texts.
+/// Most spaces and tabs after a line break under [`Whitespace::Usual`]: eight levels of two spaces.
+const MAX_USUAL_INDENT: u32 = 16;
+
+/// Most spaces and tabs after a line break under [`Whitespace::Flexible`].
+const MAX_FLEXIBLE_INDENT: u32 = 64;
+
+/// White space in JSON texts. None is without bound: a model may indent, but never loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Whitespace {
-    /// Where JSON allows white space: nothing, one space, or a line end with at most 64 spaces and
-    /// tabs. A model may indent, but never loop.
+    /// As JSON is usually printed: nothing around the text or before `:` and `,`; nothing or one space
+    /// after them; a line break with at most 16 spaces and tabs where pretty printers break, which is
+    /// after `{`, `[` and `,` and before `}` and `]`.
     #[default]
+    Usual,
+    /// Wherever JSON allows white space: nothing, one space, or a line break with at most 64 spaces
+    /// and tabs.
     Flexible,
     /// As Python's `json.dumps` writes it: a space after `,` and `:`.
     Spaced,
@@ -17,7 +27,8 @@ pub enum Whitespace {
 
 impl Whitespace {
     /// The names of the options' values.
-    pub(crate) const NAMES: [(&'static str, Self); 3] = [
+    pub(crate) const NAMES: [(&'static str, Self); 4] = [
+        ("usual", Self::Usual),
         ("flexible", Self::Flexible),
         ("spaced", Self::Spaced),
         ("compact", Self::Compact),
@@ -39,34 +50,66 @@ pub(crate) struct Spacing {
 
 impl Lexicon {
     pub(crate) fn spacing(&mut self, whitespace: Whitespace) -> Spacing {
-        let pad = match whitespace {
-            Whitespace::Flexible => {
-                let space = self.literal(b" ");
-                let line_end = self.literal(b"\n");
-                let blank = self.class(ByteSet::from_iter([b' ', b'\t']));
-                let indent = self.repeat(blank, 0, 64);
-                let line = self.concat(line_end, indent);
-                let some = self.or(&[space, line]);
-                self.optional(some)
+        let space = self.literal(b" ");
+        match whitespace {
+            Whitespace::Usual => {
+                let line = self.line_break(MAX_USUAL_INDENT);
+                let gap = self.or(&[space, line]);
+                let after_comma = self.optional(gap);
+                Spacing {
+                    outer: EPSILON,
+                    inner: self.optional(line),
+                    comma: self.padded(EPSILON, b',', after_comma),
+                    colon: self.byte(b':'),
+                    after_colon: self.optional(space),
+                }
             }
-            Whitespace::Spaced | Whitespace::Compact => EPSILON,
-        };
-        let after = match whitespace {
-            Whitespace::Spaced => self.literal(b" "),
-            _ => pad,
-        };
-        let mut sign = |byte: u8, after: ExprId| {
-            let sign = self.literal(&[byte]);
-            let rest = self.concat(sign, after);
-            self.concat(pad, rest)
-        };
+            Whitespace::Flexible => {
+                let line = self.line_break(MAX_FLEXIBLE_INDENT);
+                let gap = self.or(&[space, line]);
+                let pad = self.optional(gap);
+                self.padded_by(pad)
+            }
+            Whitespace::Spaced | Whitespace::Compact => {
+                let after = match whitespace {
+                    Whitespace::Spaced => space,
+                    _ => EPSILON,
+                };
+                Spacing {
+                    outer: EPSILON,
+                    inner: EPSILON,
+                    comma: self.padded(EPSILON, b',', after),
+                    colon: self.byte(b':'),
+                    after_colon: after,
+                }
+            }
+        }
+    }
+
+    /// The same white space wherever JSON allows some.
+    pub(super) fn padded_by(&mut self, pad: ExprId) -> Spacing {
         Spacing {
             outer: pad,
             inner: pad,
-            comma: sign(b',', after),
-            colon: sign(b':', EPSILON),
-            after_colon: after,
+            comma: self.padded(pad, b',', pad),
+            colon: self.padded(pad, b':', EPSILON),
+            after_colon: pad,
         }
+    }
+
+    /// A line break and at most `max_indent` spaces and tabs.
+    fn line_break(&mut self, max_indent: u32) -> ExprId {
+        let blank = self.class(ByteSet::from_iter([b' ', b'\t']));
+        let indent = self.repeat(blank, 0, max_indent);
+        let line_end = self.literal(b"\n");
+        self.concat(line_end, indent)
+    }
+
+    /// A sign with white space before and after it.
+    fn padded(&mut self, before: ExprId, sign: u8, after: ExprId) -> ExprId {
+        let sign = self.byte(sign);
+        let rest = self.concat(sign, after);
+        self.concat(before, rest)
     }
 
     /// One character of a string, literally or by an escape of any kind.

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
@@ -69,9 +70,9 @@ fn answers_are_held_to_the_constraint() {
     let ask = |flags: &[&str]| stdout(&feed(&mut chat(flags), "Hi")).trim_end().to_owned();
     let json: Value =
         serde_json::from_str(&ask(&["--json-schema", schema.to_str().unwrap()])).unwrap();
-    assert!(json["a"].as_i64().unwrap() <= 9, "{json}");
+    assert!(json["a"].as_f64().unwrap() <= 9.0, "{json}");
     assert!(["xxxy", "xxxz"].contains(&&*ask(&["--grammar", grammar.to_str().unwrap()])));
-    assert!(["yes", "no"].contains(&&*ask(&["--choice", "yes", "no"])));
+    assert!(["yes", "no"].contains(&&*ask(&["--choice", "yes", "--choice", "no"])));
     let number = ask(&["--regex", "[0-9]{3}"]);
     assert!(
         number.len() == 3 && number.parse::<u32>().is_ok(),
@@ -135,12 +136,12 @@ fn what_goes_wrong_has_an_exit_code_and_a_reason() {
 #[test]
 fn its_own_server_ends_with_it() {
     let mut command = formwork();
-    command.args(["chat", "--choice", "yes", "no"]);
+    command.args(["chat", "--choice", "yes", "--choice", "no"]);
     let output = feed(command.args(["--", "--threads", "1"]), "Hi");
     assert!(["yes\n", "no\n"].contains(&stdout(&output)), "{output:?}");
     // However it ends.
     let mut command = formwork();
-    command.args(["chat", "--lines", "--choice", "yes", "no"]);
+    command.args(["chat", "--lines", "--choice", "yes", "--choice", "no"]);
     command.args(["--", "--threads", "1"]);
     let mut child = command
         .stdin(Stdio::piped())
@@ -274,4 +275,131 @@ fn a_server_cannot_control_the_terminal() {
     let mut command = formwork();
     let output = feed(command.args(["chat", "--url", &url]), "Hi");
     assert_eq!(stdout(&output), shown);
+}
+
+/// A person at a terminal, with everything that stood on it.
+struct Person {
+    keyboard: File,
+    screen: Arc<Mutex<String>>,
+}
+
+impl Person {
+    /// Sits down at a chat.
+    fn at(command: &mut Command) -> (Self, Child) {
+        let (ours, theirs) = terminal();
+        let child = command
+            .env("TERM", "xterm")
+            .stdin(theirs.try_clone().unwrap())
+            .stdout(theirs)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = ours.try_clone().unwrap();
+        let screen = Arc::new(Mutex::new(String::new()));
+        let shown = screen.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 1024];
+            // It fails where nobody has the other end any more.
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..read]);
+                shown.lock().unwrap().push_str(&text);
+            }
+        });
+        let person = Self {
+            keyboard: ours,
+            screen,
+        };
+        (person, child)
+    }
+
+    /// Types at the prompt, once it is there, and waits for the next one.
+    fn types(&mut self, keys: &str) -> String {
+        let screen = self.screen.clone();
+        let is_at_prompt = |from: usize, lines: usize| {
+            let screen = screen.lock().unwrap();
+            let new = &screen[from..];
+            new.matches('\n').count() >= lines
+                && new
+                    .rsplit('\n')
+                    .next()
+                    .is_some_and(|line| line.contains("> "))
+        };
+        eventually("the prompt is there", || is_at_prompt(0, 0));
+        let from = screen.lock().unwrap().len();
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        eventually("the next prompt is there", || is_at_prompt(from, 1));
+        screen.lock().unwrap()[from..].to_owned()
+    }
+}
+
+#[test]
+fn a_person_edits_lines_repeats_them_and_gives_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = folder.path().join("schema.json");
+    std::fs::write(&schema, r#"{"const": 17}"#).unwrap();
+    let mut command = chat(&["--regex", "[a-z]{4}"]);
+    command.env("XDG_STATE_HOME", folder.path());
+    let (mut person, child) = Person::at(&mut command);
+    // A character that is taken back, and the line before once more.
+    person.types("Hix\u{7f}\r");
+    person.types("\u{1b}[A\r");
+    person.types("/clear\r");
+    person.types("/system Be brief.\r");
+    person.types("/nonsense\r");
+    person.types(&format!("/schema {}\r", schema.display()));
+    let answer = person.types("A number?\r");
+    assert!(answer.contains("\n17\r\n"), "{answer:?}");
+    person.types("/schema\r");
+    person.types("/help\r");
+    person.keyboard.write_all(b"/exit\r").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{notes}");
+    for note in [
+        "formwork-builtin: type a message, or /help",
+        "(a new conversation)",
+        "(the model is told so before the conversation)",
+        "error: there is no command /nonsense: /help lists them",
+        "(answers are free)",
+        "/schema FILE     hold every answer",
+    ] {
+        assert!(notes.contains(note), "{note}: {notes}");
+    }
+    assert_eq!(notes.matches(" tokens").count(), 3, "{notes}");
+    let history = folder.path().join("formwork/chat_history");
+    let history = std::fs::read_to_string(history).unwrap();
+    let messages: Vec<&str> = history
+        .lines()
+        .filter(|line| !line.starts_with(['#', '/']))
+        .collect();
+    assert_eq!(messages, ["Hi", "A number?"], "{history}");
+}
+
+#[test]
+fn a_server_with_a_certificate_of_its_own_is_trusted_where_told_so() {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/data/");
+    let (certificate, key) = (
+        format!("{data}localhost.crt"),
+        format!("{data}localhost.key"),
+    );
+    let server = Server::start(&["--ssl-certfile", &certificate, "--ssl-keyfile", &key]);
+    let port = server.address.rsplit(':').next().unwrap();
+    let url = format!("https://localhost:{port}");
+    let ask = |flags: &[&str]| {
+        let mut command = formwork();
+        command.args(["chat", "--url", &url, "--choice", "yes"]);
+        feed(command.args(flags), "Hi")
+    };
+    for flags in [&["--cacert", &certificate][..], &["--insecure"]] {
+        assert_eq!(stdout(&ask(flags)), "yes\n", "{flags:?}");
+    }
+    let stranger = ask(&[]);
+    assert_eq!(stranger.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&stranger.stderr).into_owned();
+    assert!(
+        told.contains("no secure connection to localhost:"),
+        "{told}"
+    );
+    let nobody = formwork().args(["chat", "--insecure"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(2));
 }

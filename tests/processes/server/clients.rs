@@ -25,11 +25,13 @@ fn says(output: &Output) -> String {
 }
 
 /// A Python with these packages; `None`, with a note, where there is none and need not be.
-fn python(packages: &str) -> Option<OsString> {
+pub(crate) fn python(packages: &str) -> Option<OsString> {
     let named = std::env::var_os("PYTHON_CLIENTS");
     let python = named.clone().unwrap_or_else(|| "python3".into());
     let imported = Command::new(&python)
         .args(["-c", &format!("import {packages}")])
+        // Else it asks the network for prices.
+        .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         .output();
     match (imported, named) {
         (Ok(output), _) if output.status.success() => Some(python),
@@ -83,6 +85,11 @@ fn the_instructor_package_works_unchanged() {
 fn the_langchain_openai_package_works_unchanged() {
     let packages = "langchain_openai, openai, pydantic";
     run("langchain_client.py", packages, &[]);
+}
+
+#[test]
+fn the_litellm_package_works_unchanged() {
+    run("litellm_client.py", "litellm, openai, pydantic", &[]);
 }
 
 #[test]

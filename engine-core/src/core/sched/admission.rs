@@ -68,6 +68,12 @@ impl Scheduler {
                     .grammar()
                     .map(StructuredOutputRequest::is_completed),
                 complete_after: std::mem::take(&mut request.unsent_complete_after),
+                completed_by_budget: request
+                    .grammar()
+                    .is_some_and(StructuredOutputRequest::was_led_to_end),
+                repetition_closed: request
+                    .grammar()
+                    .is_some_and(StructuredOutputRequest::has_closed_repetition),
                 ..EngineCoreOutput::default()
             },
         });

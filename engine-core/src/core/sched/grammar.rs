@@ -157,7 +157,11 @@ impl Scheduler {
     pub(super) fn enqueue(&mut self, key: QueueKey, mut request: Box<Request>) {
         let stop = match check_stop(&request, self.max_model_len) {
             Some(stop) => Ok(Some(stop)),
-            None => self.append_due_tokens(&mut request),
+            None => {
+                // A replay may have come to the end of a loop.
+                request.close_repetition();
+                self.append_due_tokens(&mut request)
+            }
         };
         match stop {
             Ok(None) => {

@@ -1,7 +1,8 @@
 //! When a request is over.
 
-use protocol::{FinishReason, RepetitionDetection, StopReason};
+use protocol::{FinishReason, StopReason};
 
+use crate::repetition::ends_in_repetition;
 use crate::request::Request;
 use crate::structured_output::StructuredOutputRequest;
 
@@ -80,72 +81,19 @@ pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop
     }
     let repeats = params
         .repetition_detection
-        .is_some_and(|detection| ends_in_repetition(output_token_ids, detection));
+        .is_some_and(|detection| ends_in_repetition(output_token_ids, detection).is_some());
     (reached_min_tokens && repeats).then_some(Stop {
         finish_reason: FinishReason::Repetition,
         stop_reason: None,
     })
 }
 
-/// Whether the tail of `token_ids` is one pattern, of a size within bounds, `min_count` times.
-///
-/// Tries each size, leaves it at the first difference. Costs at worst
-/// `max_pattern_size * token_ids.len()`, on ordinary text about one comparison per size.
-fn ends_in_repetition(token_ids: &[u32], detection: RepetitionDetection) -> bool {
-    // Once is no repetition, and an empty pattern is everywhere.
-    let min_count = detection.min_count.max(2) as usize;
-    let smallest = detection.min_pattern_size.max(1) as usize;
-    let largest = (detection.max_pattern_size as usize).min(token_ids.len() / min_count);
-    (smallest..=largest).any(|size| {
-        let tail = &token_ids[token_ids.len() - size * min_count..];
-        tail.iter()
-            .rev()
-            .zip(tail.iter().rev().skip(size))
-            .all(|(token, before)| token == before)
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use protocol::{EngineCoreRequest, SamplingParams};
+    use protocol::{EngineCoreRequest, RepetitionDetection, SamplingParams};
 
     use super::*;
     use crate::core::block_hash::BlockHasher;
-
-    fn detection(min: u32, max: u32, count: u32) -> RepetitionDetection {
-        RepetitionDetection {
-            min_pattern_size: min,
-            max_pattern_size: max,
-            min_count: count,
-        }
-    }
-
-    #[test]
-    fn a_repeated_tail_is_found() {
-        assert!(ends_in_repetition(
-            &[5, 1, 2, 1, 2, 1, 2],
-            detection(1, 4, 3)
-        ));
-        assert!(!ends_in_repetition(
-            &[5, 1, 2, 1, 2, 1, 2],
-            detection(1, 4, 4)
-        ));
-        assert!(!ends_in_repetition(
-            &[5, 1, 2, 1, 2, 1, 2],
-            detection(1, 1, 2)
-        ));
-        assert!(!ends_in_repetition(
-            &[5, 1, 2, 1, 2, 1, 2],
-            detection(3, 4, 2)
-        ));
-        assert!(ends_in_repetition(&[9, 9, 9], detection(1, 1, 3)));
-        assert!(!ends_in_repetition(&[9, 9, 9, 1], detection(1, 4, 2)));
-        assert!(!ends_in_repetition(&[], detection(0, 4, 0)));
-        // Once is no repetition.
-        assert!(!ends_in_repetition(&[1, 2, 3], detection(0, u32::MAX, 0)));
-        assert!(ends_in_repetition(&[3, 3], detection(0, u32::MAX, 0)));
-    }
 
     #[test]
     fn repetition_is_looked_for_in_the_output_from_min_tokens_on() {
@@ -155,7 +103,11 @@ mod tests {
                 output_token_ids: output_token_ids.to_vec(),
                 sampling_params: SamplingParams {
                     min_tokens,
-                    repetition_detection: Some(detection(1, 3, 3)),
+                    repetition_detection: Some(RepetitionDetection {
+                        max_pattern_size: 3,
+                        min_pattern_size: 1,
+                        min_count: 3,
+                    }),
                     ..SamplingParams::default()
                 },
                 ..EngineCoreRequest::default()
@@ -167,23 +119,5 @@ mod tests {
         assert_eq!(stop(&[4, 4, 4], 0), Some(FinishReason::Repetition));
         assert_eq!(stop(&[4, 4, 4], 4), None);
         assert_eq!(stop(&[], 0), None);
-    }
-
-    proptest! {
-        /// Against the definition: the tail is some pattern, repeated.
-        #[test]
-        fn repetition_is_as_defined(
-            token_ids in prop::collection::vec(0u32..3, 0..14),
-            min in 1usize..4,
-            max in 1usize..6,
-            count in 2usize..5,
-        ) {
-            let expected = (min..=max).any(|size| {
-                token_ids.len() >= size * count
-                    && token_ids.ends_with(&token_ids[token_ids.len() - size..].repeat(count))
-            });
-            let detection = detection(min as u32, max as u32, count as u32);
-            prop_assert_eq!(ends_in_repetition(&token_ids, detection), expected);
-        }
     }
 }

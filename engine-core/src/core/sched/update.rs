@@ -66,6 +66,7 @@ impl Scheduler {
         let admissions = &scheduler_output.admissions;
         let mut index = 0;
         let mut num_parked = self.num_parked();
+        let mut num_prompt_tokens = 0;
         let running = std::mem::take(&mut self.running);
         self.running.reserve(running.len());
         for mut running in running {
@@ -81,6 +82,7 @@ impl Scheduler {
                 continue;
             }
             let step_output = RequestStepOutput::take(scheduler_output, &mut runner_output, index);
+            num_prompt_tokens += num_prompt_tokens_of(&running.request, step_output.num_tokens);
             let output = self.update_request(&mut running, step_output);
             let client_index = running.request.client_index();
             let is_over = output
@@ -101,7 +103,10 @@ impl Scheduler {
                 self.running.push(running);
             }
         }
-        let stats = self.make_stats(scheduler_output, &runner_output);
+        let stats = SchedulerStats {
+            num_prompt_tokens: num_prompt_tokens as u32,
+            ..self.make_stats(scheduler_output, &runner_output)
+        };
         outputs.finish(stats, self.clock.now())
     }
 
@@ -200,6 +205,12 @@ impl Scheduler {
                 .grammar()
                 .map(StructuredOutputRequest::is_completed),
             complete_after: std::mem::take(&mut request.unsent_complete_after),
+            completed_by_budget: request
+                .grammar()
+                .is_some_and(StructuredOutputRequest::was_led_to_end),
+            repetition_closed: request
+                .grammar()
+                .is_some_and(StructuredOutputRequest::has_closed_repetition),
             no_time_to_think: false,
         })
     }
@@ -242,6 +253,10 @@ impl Scheduler {
             request.unsent_token_ids.push(token_id);
             if let Some(stop) = check_stop(request, self.max_model_len) {
                 return Ok(Some(stop));
+            }
+            // What is sampled behind it was to go on with the loop.
+            if request.close_repetition() {
+                break;
             }
             // After a token of a draft as after any other: what is sampled behind it is not what comes.
             let is_last = index + 1 == sampled_token_ids.len();
@@ -287,12 +302,21 @@ impl Scheduler {
             kv_cache_usage: self.kv_cache_manager.usage(),
             prefix_cache_stats: std::mem::take(&mut self.prefix_cache_stats),
             num_scheduled_tokens: scheduler_output.total_num_scheduled_tokens as u32,
+            num_prompt_tokens: 0,
             num_preempted_reqs: scheduler_output.preempted_req_ids.len() as u32,
             num_restored_rows: runner_output.num_restored_rows,
             structured_output_stats: self.take_structured_output_stats(runner_output),
             spec_decoding_stats: some_unless_default(std::mem::take(&mut self.spec_decoding_stats)),
         }
     }
+}
+
+/// Tokens of its prompt that a step computed, which computed so many tokens for it.
+fn num_prompt_tokens_of(request: &Request, num_tokens: usize) -> usize {
+    let num_prompt_tokens = request.num_prompt_tokens();
+    let before = request.num_computed_tokens.saturating_sub(num_tokens);
+    let after = request.num_computed_tokens.min(num_prompt_tokens);
+    after.saturating_sub(before)
 }
 
 /// Whether a request has to wait for its grammar.

@@ -139,6 +139,13 @@ impl Constraint {
             .or_else(|| find("grammar").and_then(text).map(Self::Grammar))
     }
 
+    /// Removes what [`Self::put_into`] put into a request's body.
+    pub(crate) fn take_out_of(body: &mut Map<String, Value>) {
+        for field in ["response_format", "structured_outputs"] {
+            body.remove(field);
+        }
+    }
+
     /// Puts this into a request's body: a schema as every server reads it, the others as vLLM does.
     pub(crate) fn put_into(&self, body: &mut Map<String, Value>) {
         let (field, value) = match self {

@@ -154,7 +154,7 @@ pub(crate) fn status(path: &Path) -> anyhow::Result<ExitCode> {
             println!("running (with --ssl-ca-certs only a client with a certificate may ask how)");
             return Ok(ExitCode::SUCCESS);
         }
-        Err(error) => println!("it doesn't answer: {error:#}"),
+        Err(error) => println!("it doesn't answer: {}", crate::said_once(&error)),
     }
     Ok(ExitCode::FAILURE)
 }

@@ -81,11 +81,34 @@ fn main() -> ExitCode {
     match parse().and_then(run) {
         Ok(code) => code,
         Err(error) => {
+            let error = said_once(&error);
             // On a full disk this can't be said.
-            let error = format!("{error:#}");
             let _ = writeln!(std::io::stderr(), "error: {}", for_terminal(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// An error and its causes, without those that an error before them has in its words.
+fn said_once(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !said.contains(&cause) {
+            let colon = if said.is_empty() { "" } else { ": " };
+            said = format!("{said}{colon}{cause}");
+        }
+    }
+    said
+}
+
+/// Refuses the command line, with the usage of the command that it is about.
+fn usage_error(command: &str, kind: ErrorKind, problem: impl std::fmt::Display) -> ! {
+    let mut cli = Cli::command();
+    cli.build();
+    match cli.find_subcommand_mut(command) {
+        Some(command) => command.error(kind, problem).exit(),
+        None => cli.error(kind, problem).exit(),
     }
 }
 
@@ -104,7 +127,7 @@ fn parse() -> anyhow::Result<Cli> {
         match expand_args(serve, own, variables) {
             Ok(own) => args.extend(own),
             Err(error @ (ConfigError::Flag { .. } | ConfigError::Variable { .. })) => {
-                serve.error(ErrorKind::UnknownArgument, error).exit()
+                usage_error("serve", ErrorKind::UnknownArgument, error)
             }
             Err(error) => return Err(error).context("can't start"),
         }
@@ -137,4 +160,21 @@ fn api_key(given: Option<&str>) -> Option<String> {
     given
         .map(str::to_owned)
         .or_else(|| variables.iter().find_map(|name| std::env::var(name).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::said_once;
+
+    #[test]
+    fn causes_that_an_error_names_itself_are_not_said_again() {
+        let error = anyhow!("no file")
+            .context("can't load: no file")
+            .context("can't start");
+        assert_eq!(said_once(&error), "can't start: can't load: no file");
+        let error = anyhow!("no file").context("can't load");
+        assert_eq!(said_once(&error), "can't load: no file");
+    }
 }

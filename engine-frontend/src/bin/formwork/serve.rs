@@ -5,7 +5,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use engine_frontend::server::{LogFormat, Ready, ServeArgs, confine, serve as serve_http};
+use engine_frontend::server::{
+    LogFormat, Ready, ServeArgs, ServerArgs, confine, serve as serve_http,
+};
 use engine_frontend::{frontend_runtime, init_logging_as};
 use rustix::process::{Resource, Signal, getpid, getrlimit, kill_process, setrlimit};
 
@@ -43,7 +45,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         {
             tracing::warn!("can't write the address to --pid-file: {error:#}");
         }
-        say_ready(ready, json || server.daemonized);
+        say_ready(ready, server, json);
     };
     if server.end_with_stdin {
         std::thread::spawn(end_with_stdin);
@@ -75,8 +77,8 @@ pub(crate) fn raise_file_limit() {
 
 /// Says what is served, for people on standard error; and where, on standard output, for programs
 /// that wait for it.
-fn say_ready(ready: &Ready, quiet: bool) {
-    if quiet {
+fn say_ready(ready: &Ready, server: &ServerArgs, json: bool) {
+    if json || server.daemonized || server.end_with_stdin {
         for line in ready.summary.lines() {
             tracing::info!("{line}");
         }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::error::ValidationError;
 use crate::json_problem::json_problem;
 use crate::openai::fields::parse;
+use crate::openai::known_keys::{self, CALLED_FUNCTION, CONTENT_PART, MESSAGE, TOOL_CALL};
 use crate::openai::tools::name_of;
 
 /// The roles of the API.
@@ -18,7 +19,7 @@ const ROLES: [&str; 6] = [
 ];
 
 /// Checks a message and brings it to the form that templates expect: `content` as one string,
-/// the arguments of tool calls as objects. Other keys reach the template as they are.
+/// the arguments of tool calls as objects. Other known keys reach the template as they are.
 pub(super) fn chat_message(i: usize, message: Value) -> Result<Value, ValidationError> {
     let mut message: Map<String, Value> = parse(&format!("messages[{i}]"), message)?;
     let role = message.get("role").and_then(Value::as_str).unwrap_or("");
@@ -31,6 +32,7 @@ pub(super) fn chat_message(i: usize, message: Value) -> Result<Value, Validation
         ));
     }
     let is_assistant = role == "assistant";
+    known_keys::check(&format!("messages[{i}]"), &message, MESSAGE)?;
     let content = message.remove("content").unwrap_or_default();
     let content = match content {
         Value::String(_) => content,
@@ -51,7 +53,7 @@ pub(super) fn chat_message(i: usize, message: Value) -> Result<Value, Validation
     Ok(Value::Object(message))
 }
 
-/// Checks the calls of an earlier answer, and reads their arguments. Nothing is said of other keys.
+/// Checks the calls of an earlier answer, and reads their arguments.
 fn read_tool_calls(field: &str, calls: &mut Value) -> Result<(), ValidationError> {
     if calls.is_null() {
         return Ok(());
@@ -68,6 +70,12 @@ fn read_tool_calls(field: &str, calls: &mut Value) -> Result<(), ValidationError
                  {{\"name\": ..., \"arguments\": \"{{...}}\"}}}}"
             );
             return Err(ValidationError::field(field, call, message));
+        }
+        if let Some(call) = call.as_object() {
+            known_keys::check(&field, call, TOOL_CALL)?;
+        }
+        if let Some(function) = call.get("function").and_then(Value::as_object) {
+            known_keys::check(&format!("{field}.function"), function, CALLED_FUNCTION)?;
         }
         let Some(arguments) = call.pointer_mut("/function/arguments") else {
             continue;
@@ -92,6 +100,9 @@ fn join_text_parts(i: usize, parts: &[Value]) -> Result<String, ValidationError>
         let text = match part {
             Value::String(text) => Some(text.as_str()),
             _ if part.get("type") == Some(&Value::from("text")) => {
+                if let Some(part) = part.as_object() {
+                    known_keys::check(&format!("messages[{i}].content[{j}]"), part, CONTENT_PART)?;
+                }
                 part.get("text").and_then(Value::as_str)
             }
             _ => None,

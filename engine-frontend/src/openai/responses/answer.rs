@@ -73,6 +73,8 @@ pub(super) struct Answer {
     num_events: u64,
     usage: Usage,
     created: bool,
+    /// Fields of the finished response that say what is unusual of its structured output.
+    unusual: Vec<&'static str>,
 }
 
 impl Answer {
@@ -95,6 +97,7 @@ impl Answer {
             num_events: 0,
             usage: Usage::default(),
             created: false,
+            unusual: Vec::new(),
         }
     }
 
@@ -138,6 +141,19 @@ impl Answer {
             }
         }
         if let Some(reason) = completion.finish_reason {
+            self.unusual = [
+                (
+                    "structured_output_completed_by_budget",
+                    completion.structured_output_completed_by_budget,
+                ),
+                (
+                    "structured_output_repetition_closed",
+                    completion.structured_output_repetition_closed,
+                ),
+            ]
+            .into_iter()
+            .filter_map(|(field, is_so)| is_so.then_some(field))
+            .collect();
             self.finish(reason, completion.structured_output_complete, events);
         }
     }
@@ -173,6 +189,9 @@ impl Answer {
             usage
         };
         response.insert("usage".to_owned(), usage);
+        for field in &self.unusual {
+            response.insert((*field).to_owned(), true.into());
+        }
         response.into()
     }
 

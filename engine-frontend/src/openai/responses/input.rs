@@ -3,6 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::ValidationError;
+use crate::openai::known_keys::{
+    self, CALL_ITEM, CALL_OUTPUT_ITEM, CONTENT_PART, MESSAGE_ITEM, REASONING_ITEM,
+};
 
 /// The messages of an input, after the instructions.
 #[derive(Debug, Default)]
@@ -78,8 +81,10 @@ impl InputMessages {
             let message = format!("input[{i}] must be an object");
             return Err(ValidationError::field(format!("input[{i}]"), item, message));
         };
+        let check = |known| known_keys::check(&format!("input[{i}]"), &item, known);
         match item.get("type").and_then(Value::as_str) {
             None | Some("message") if item.get("type").is_none_or(Value::is_string) => {
+                check(MESSAGE_ITEM)?;
                 let role = item.get("role").cloned().unwrap_or_default();
                 let content = item.get("content").cloned().unwrap_or_default();
                 let content = text_parts(&format!("input[{i}].content"), content)?;
@@ -92,6 +97,7 @@ impl InputMessages {
                 self.add(format!("input[{i}]"), message);
             }
             Some("function_call") => {
+                check(CALL_ITEM)?;
                 let call = json!({
                     "id": text(i, &item, "call_id")?, "type": "function",
                     "function": {"name": text(i, &item, "name")?, "arguments": text(i, &item, "arguments")?},
@@ -99,6 +105,7 @@ impl InputMessages {
                 self.add_call(i, call);
             }
             Some("function_call_output") => {
+                check(CALL_OUTPUT_ITEM)?;
                 let output = item.get("output").cloned().unwrap_or_default();
                 let content = text_parts(&format!("input[{i}].output"), output)?;
                 let id = text(i, &item, "call_id")?;
@@ -106,6 +113,7 @@ impl InputMessages {
                 self.add(format!("input[{i}]"), message);
             }
             Some("reasoning") => {
+                check(REASONING_ITEM)?;
                 let parts = item.get("content").or_else(|| item.get("summary"));
                 let parts = parts.and_then(Value::as_array).into_iter().flatten();
                 let texts = parts.filter_map(|part| part.get("text")?.as_str());
@@ -184,6 +192,9 @@ fn text_parts(field: &str, content: Value) -> Result<Value, ValidationError> {
         let text = part.get("text").filter(|text| text.is_string());
         match (kind, text) {
             (Some("input_text" | "output_text" | "text"), Some(text)) => {
+                if let Some(part) = part.as_object() {
+                    known_keys::check(&format!("{field}[{j}]"), part, CONTENT_PART)?;
+                }
                 Ok(json!({"type": "text", "text": text}))
             }
             _ => {

@@ -93,9 +93,9 @@ impl OpenAIServing {
         let (chat, mut generate, openings) = self
             .chat_generate_request(request.chat, &id)
             .await
-            .map_err(own_words::of_serving_error)?;
+            .map_err(|error| own_words::of_serving_error(error, &request.tool_places))?;
         request.chat = chat;
-        own_words::of_request(&mut generate);
+        own_words::of_request(&mut generate, &request.tool_places);
         Ok((request, generate, openings))
     }
 
@@ -134,6 +134,9 @@ impl OpenAIServing {
         set("temperature", or_one(common.temperature, temperature));
         set("top_p", or_one(common.top_p, top_p));
         head.extend(request.told.clone());
+        if let Some(warnings) = common.told_warnings() {
+            head.insert("warnings".to_owned(), warnings.into());
+        }
         head
     }
 

@@ -15,8 +15,8 @@ const NAMES: [(&str, &str); 7] = [
     ("tool_choice.allowed_tools", "tool_choice"),
 ];
 
-/// What this API calls a chat request's field.
-pub(super) fn of_field(field: &str) -> String {
+/// What this API calls a chat request's field. `tool_places` is where the chat request's tools stand here.
+pub(super) fn of_field(field: &str, tool_places: &[usize]) -> String {
     for (chat, own) in NAMES {
         let Some(rest) = field.strip_prefix(chat) else {
             continue;
@@ -25,28 +25,41 @@ pub(super) fn of_field(field: &str) -> String {
             return format!("{own}{rest}");
         }
     }
-    match field.starts_with("tools[") {
-        // Functions stand in the tool itself.
-        true => field.replacen("].function", "]", 1),
-        false => field.to_owned(),
-    }
+    let tool = field
+        .strip_prefix("tools[")
+        .and_then(|rest| rest.split_once(']'));
+    let Some((index, rest)) = tool else {
+        return field.to_owned();
+    };
+    let place = index
+        .parse()
+        .ok()
+        .and_then(|index: usize| tool_places.get(index));
+    let index = place.map_or(index.to_owned(), usize::to_string);
+    // Functions stand in the tool itself.
+    let rest = rest.strip_prefix(".function").unwrap_or(rest);
+    format!("tools[{index}]{rest}")
 }
 
 /// An error about a chat request's field, by the name that it has here; `of_message` is where the fields of
 /// messages stand.
 pub(super) fn of_error(
     mut error: ValidationError,
+    tool_places: &[usize],
     of_message: impl FnOnce(&str) -> Option<String>,
 ) -> ValidationError {
     if let Some(field) = &error.parameter {
-        let own = of_message(field).unwrap_or_else(|| of_field(field));
+        let own = of_message(field).unwrap_or_else(|| of_field(field, tool_places));
         error.message = error.message.replace(field, &own);
         error.parameter = Some(own);
     }
     // Where a constraint stands, or could, may be told in an error about any field.
     for before in ["constraints go into ", "multiple are specified: "] {
         if let Some((start, names)) = error.message.split_once(before) {
-            let names: Vec<String> = names.split(", ").map(of_field).collect();
+            let names: Vec<String> = names
+                .split(", ")
+                .map(|name| of_field(name, tool_places))
+                .collect();
             error.message = format!("{start}{before}{}", names.join(", "));
         }
     }
@@ -54,17 +67,17 @@ pub(super) fn of_error(
 }
 
 /// The same of an error that may be about a field.
-pub(super) fn of_serving_error(error: ServingError) -> ServingError {
+pub(super) fn of_serving_error(error: ServingError, tool_places: &[usize]) -> ServingError {
     match error {
         ServingError::Generate(GenerateError::Validation(error)) => {
-            of_error(error, |_| None).into()
+            of_error(error, tool_places, |_| None).into()
         }
         other => other,
     }
 }
 
 /// Names a request's fields as they are called here.
-pub(super) fn of_request(request: &mut GenerateRequest) {
+pub(super) fn of_request(request: &mut GenerateRequest, tool_places: &[usize]) {
     let parts = request.constraint_parts.iter_mut();
     let fields = parts
         .map(|part| &mut part.field)
@@ -72,7 +85,7 @@ pub(super) fn of_request(request: &mut GenerateRequest) {
         .chain(&mut request.whitespace_field)
         .chain(&mut request.max_tokens_field);
     for field in fields {
-        *field = of_field(field);
+        *field = of_field(field, tool_places);
     }
 }
 
@@ -96,8 +109,10 @@ mod tests {
             ("guided_json", "guided_json"),
             ("tools", "tools"),
         ] {
-            assert_eq!(of_field(chat), own);
+            assert_eq!(of_field(chat, &[0, 1, 2]), own);
         }
+        let parameters = "tools[1].function.parameters";
+        assert_eq!(of_field(parameters, &[0, 3]), "tools[3].parameters");
     }
 
     #[test]
@@ -120,7 +135,9 @@ mod tests {
     fn a_message_keeps_what_is_not_the_fields_name() {
         let message = "messages[0].content must be a string; see the messages";
         let error = ValidationError::field("messages[0].content", "[]", message);
-        let error = of_error(error, |field| Some(field.replacen("messages", "input", 1)));
+        let error = of_error(error, &[], |field| {
+            Some(field.replacen("messages", "input", 1))
+        });
         assert_eq!(
             error.message,
             "input[0].content must be a string; see the messages"

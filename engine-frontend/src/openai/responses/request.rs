@@ -4,9 +4,11 @@ use serde_json::{Map, Value, json};
 
 use super::input::InputMessages;
 use super::own_words;
-use crate::error::ValidationError;
+use crate::error::{ValidationError, cut_short};
 use crate::openai::chat::ChatCompletionRequest;
-use crate::openai::fields::Fields;
+use crate::openai::fields::{Fields, parse};
+use crate::openai::ignored_fields::{self, Api, INCLUDES, METADATA};
+use crate::openai::known_keys;
 use crate::openai::request::take_max_tokens;
 use crate::openai::tool_choice::ALLOWED_TOOLS;
 
@@ -17,7 +19,7 @@ const LOGPROBS: &str = "message.output_text.logprobs";
 const NO_PLACE: &str = "this API has no place for it; /v1/chat/completions has";
 
 /// Fields of chat requests that this API spells in another way, or has no place for in its answer.
-const OF_CHAT: [(&str, &str); 19] = [
+const OF_CHAT: [(&str, &str); 21] = [
     ("messages", "use input"),
     ("response_format", "use text.format"),
     ("max_tokens", "use max_output_tokens"),
@@ -40,7 +42,12 @@ const OF_CHAT: [(&str, &str); 19] = [
     ("add_generation_prompt", NO_PLACE),
     ("best_of", "send the request several times"),
     ("audio", "the engine reads and writes text alone"),
+    ("verbosity", "use text.verbosity"),
+    ("prediction", NO_PLACE),
 ];
+
+/// Tools of OpenAI's servers without which an answer is still one that the model may give.
+const SEARCHES: [&str; 2] = ["web_search", "web_search_preview"];
 
 /// A request for `/v1/responses`.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +56,8 @@ pub struct ResponsesRequest {
     pub chat: ChatCompletionRequest,
     /// What the answer repeats of the request.
     pub(super) told: Map<String, Value>,
+    /// Where each of the chat request's tools stands in this one.
+    pub(super) tool_places: Vec<usize>,
 }
 
 impl ResponsesRequest {
@@ -57,8 +66,21 @@ impl ResponsesRequest {
     /// # Errors
     /// The first field that is missing, unknown, of the wrong type or not supported, by name.
     pub fn from_json(body: Value) -> Result<Self, ValidationError> {
-        let mut fields = Fields::new(body)?;
+        Self::from_fields(Fields::of(Api::Responses, body, false)?)
+    }
+
+    /// Reads a request's body for a server with `--strict-requests`.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json); and what has no effect.
+    pub fn from_json_strict(body: Value) -> Result<Self, ValidationError> {
+        Self::from_fields(Fields::of(Api::Responses, body, true)?)
+    }
+
+    fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
+        let is_strict = fields.is_strict();
         refuse_unsupported(&mut fields)?;
+        take_stream_options(&mut fields)?;
         let mut told = Map::new();
         let mut chat = Map::new();
         let instructions: Option<String> = fields.take("instructions")?;
@@ -68,14 +90,11 @@ impl ResponsesRequest {
         chat.insert("messages".to_owned(), messages.into());
         told.insert("instructions".to_owned(), json!(instructions));
         let text: Map<String, Value> = fields.take("text")?.unwrap_or_default();
-        told.insert("text".to_owned(), take_text(text, &mut chat)?);
-        let tools: Vec<Value> = fields.take("tools")?.unwrap_or_default();
-        if !tools.is_empty() {
-            let tools = tools.iter().enumerate().map(|(i, tool)| chat_tool(i, tool));
-            chat.insert("tools".to_owned(), tools.collect::<Result<Value, _>>()?);
-        }
-        told.insert("tools".to_owned(), tools.into());
+        told.insert("text".to_owned(), take_text(text, &mut chat, is_strict)?);
         let choice: Option<Value> = fields.take("tool_choice")?;
+        let tools: Vec<Value> = fields.take("tools")?.unwrap_or_default();
+        let tool_places = take_tools(&tools, choice.as_ref(), &mut fields, &mut chat)?;
+        told.insert("tools".to_owned(), tools.into());
         if let Some(choice) = &choice {
             // Without tools there is nothing to choose; clients send "auto" all the same.
             if chat.contains_key("tools") || choice != "auto" {
@@ -101,14 +120,30 @@ impl ResponsesRequest {
             take_reasoning(&mut fields, &mut chat)?,
         );
         take_logprobs(&mut fields, &mut chat, &mut told)?;
-        told.insert("metadata".to_owned(), fields.take_metadata()?.into());
+        let metadata = fields.take::<Value>(METADATA)?.unwrap_or(json!({}));
+        ignored_fields::check(METADATA, metadata.clone(), is_strict)?;
+        told.insert(METADATA.to_owned(), metadata);
         if let Some(user) = fields.take::<String>("user")? {
             told.insert("user".to_owned(), user.into());
         }
+        fields.take_ignored()?;
+        let mut warnings = std::mem::take(fields.warnings());
         chat.extend(fields.rest());
-        let chat = ChatCompletionRequest::from_json(chat.into())
-            .map_err(|error| own_words::of_error(error, |field| input.own_field(field)))?;
-        Ok(Self { chat, told })
+        let chat = Fields::of(Api::Chat, chat.into(), is_strict);
+        let mut chat = chat
+            .and_then(ChatCompletionRequest::from_fields)
+            .map_err(|error| {
+                own_words::of_error(error, &tool_places, |field| input.own_field(field))
+            })?;
+        let of_chat = &mut chat.common.warnings;
+        of_chat.rename(|field| own_words::of_field(field, &tool_places));
+        warnings.extend(std::mem::take(of_chat));
+        *of_chat = warnings;
+        Ok(Self {
+            chat,
+            told,
+            tool_places,
+        })
     }
 }
 
@@ -119,27 +154,18 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
         fields.refuse_unless(name, instead, |_| false)?;
     }
     let is_off = |value: &Value| value == false;
-    fields.refuse_unless("store", KEEPS_NOTHING, is_off)?;
     let instead = "the server keeps nothing; with stream the answer comes as it is made";
     fields.refuse_unless("background", instead, is_off)?;
     let instead = "\"disabled\" is; truncate_prompt_tokens cuts a prompt's tokens";
     fields.refuse_unless("truncation", instead, |v| v == "disabled")?;
     let instead = "shorten the input yourself";
     fields.refuse_unless("context_management", instead, |v| v == &json!([]))?;
-    let instead = "streams bear no obfuscation, and always end with the usage; leave it out";
-    fields.refuse_unless("stream_options", instead, |v| {
-        v == &json!({}) || v.get("include_obfuscation") == Some(&Value::Bool(false))
-    })?;
     for (name, instead) in [
         ("previous_response_id", KEEPS_NOTHING),
         ("conversation", KEEPS_NOTHING),
         (
             "prompt",
             "there are no templates; use instructions and input",
-        ),
-        (
-            "max_tool_calls",
-            "the server calls no tools itself; parallel_tool_calls: false allows one call",
         ),
         ("moderation", "the server asks no other service"),
         ("image", "the engine reads and writes text alone"),
@@ -149,27 +175,68 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
     Ok(())
 }
 
+/// `stream_options`: of a stream that always ends with the usage.
+fn take_stream_options(fields: &mut Fields) -> Result<(), ValidationError> {
+    const FIELD: &str = "stream_options";
+    const OBFUSCATION: &str = "stream_options.include_obfuscation";
+    let Some(options) = fields.take::<Map<String, Value>>(FIELD)? else {
+        return Ok(());
+    };
+    known_keys::check(FIELD, &options, &["include_obfuscation", "include_usage"])?;
+    for (name, value) in options.into_iter().filter(|(_, value)| !value.is_null()) {
+        match name.as_str() {
+            "include_obfuscation" => ignored_fields::check(OBFUSCATION, value, fields.is_strict())?,
+            _ if fields.is_strict() => {
+                let instead = "streams always end with the usage; leave it out";
+                return Err(ValidationError::not_supported(FIELD, &value, instead));
+            }
+            _ => drop(parse::<bool>(&format!("{FIELD}.{name}"), value)?),
+        }
+    }
+    Ok(())
+}
+
+/// Puts the functions among the tools into a chat request; returns where each stands among the tools. A
+/// tool of OpenAI's servers that the model may use and needn't is left out, with a warning.
+fn take_tools(
+    tools: &[Value],
+    choice: Option<&Value>,
+    fields: &mut Fields,
+    chat: &mut Map<String, Value>,
+) -> Result<Vec<usize>, ValidationError> {
+    let is_free = choice.is_none_or(|choice| choice == "auto" || choice == "none");
+    let (mut functions, mut places) = (Vec::new(), Vec::new());
+    for (i, tool) in tools.iter().enumerate() {
+        let kind = tool.get("type").and_then(Value::as_str);
+        if is_free
+            && !fields.is_strict()
+            && let Some(kind) = kind.filter(|kind| SEARCHES.contains(kind))
+        {
+            let message = format!(": {kind} has no effect: the server runs no tools of its own");
+            fields.warnings().push(&format!("tools[{i}]"), &message);
+            continue;
+        }
+        functions.push(chat_tool(i, tool)?);
+        places.push(i);
+    }
+    if !functions.is_empty() {
+        chat.insert("tools".to_owned(), functions.into());
+    }
+    Ok(places)
+}
+
 /// `text`: the answer's format. Returns what the answer tells of it.
 fn take_text(
     mut text: Map<String, Value>,
     chat: &mut Map<String, Value>,
+    is_strict: bool,
 ) -> Result<Value, ValidationError> {
     text.retain(|_, value| !value.is_null());
     let format = text.remove("format").unwrap_or(json!({"type": "text"}));
-    let verbosity = text.remove("verbosity");
-    if let Some(other) = verbosity.filter(|verbosity| verbosity != "medium") {
-        let instead = "say in the instructions how long an answer is to be";
-        return Err(ValidationError::not_supported(
-            "text.verbosity",
-            &other,
-            instead,
-        ));
+    if let Some(verbosity) = text.remove("verbosity") {
+        ignored_fields::check("text.verbosity", verbosity, is_strict)?;
     }
-    if let Some((name, value)) = text.into_iter().next() {
-        let name = format!("text.{name}");
-        let message = format!("unknown field {name}; remove it or correct its name");
-        return Err(ValidationError::field(name, value, message));
-    }
+    known_keys::check("text", &text, &["format", "verbosity"])?;
     let mut chat_format = format.clone();
     if let Some(map) = chat_format.as_object_mut()
         && map.get("type") == Some(&json!("json_schema"))
@@ -181,19 +248,29 @@ fn take_text(
     Ok(json!({"format": format}))
 }
 
-/// `reasoning`: only how much.
+/// `reasoning`: how much. Summaries are not made.
 fn take_reasoning(
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
 ) -> Result<Value, ValidationError> {
     let given: Map<String, Value> = fields.take("reasoning")?.unwrap_or_default();
     for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-        if name != "effort" {
-            let field = format!("reasoning.{name}");
-            let instead = "reasoning has effort alone; thinking comes as it is";
-            return Err(ValidationError::not_supported(field, value, instead));
+        match name.as_str() {
+            "effort" => {
+                chat.insert("reasoning_effort".to_owned(), value.clone());
+            }
+            "summary" | "generate_summary" => {
+                let field = format!("reasoning.{name}");
+                ignored_fields::check(&field, value.clone(), fields.is_strict())?;
+            }
+            _ => {
+                return Err(known_keys::unknown(
+                    "reasoning",
+                    name,
+                    &["effort", "summary"],
+                ));
+            }
         }
-        chat.insert("reasoning_effort".to_owned(), value.clone());
     }
     let effort = given.get("effort").cloned().unwrap_or_default();
     Ok(json!({"effort": effort, "summary": null}))
@@ -206,12 +283,24 @@ fn take_logprobs(
     told: &mut Map<String, Value>,
 ) -> Result<(), ValidationError> {
     let include: Vec<String> = fields.take("include")?.unwrap_or_default();
-    if let Some(other) = include.iter().find(|name| *name != LOGPROBS) {
-        let instead = format!("only {LOGPROBS} is");
-        return Err(ValidationError::not_supported("include", other, &instead));
+    for name in &include {
+        if name == LOGPROBS {
+            continue;
+        }
+        if fields.is_strict() {
+            return Err(ignored_fields::refused("include", &json!(name)));
+        }
+        if !INCLUDES.contains(&name.as_str()) {
+            let message = format!(
+                "include: {:?} is not known; use {LOGPROBS} or leave it out",
+                cut_short(name)
+            );
+            return Err(ValidationError::field("include", name, message));
+        }
     }
+    let has_logprobs = include.iter().any(|name| name == LOGPROBS);
     let top_logprobs: Option<i32> = fields.take("top_logprobs")?;
-    if !include.is_empty() || top_logprobs.is_some_and(|top| top != 0) {
+    if has_logprobs || top_logprobs.is_some_and(|top| top != 0) {
         chat.insert("logprobs".to_owned(), true.into());
         chat.insert("top_logprobs".to_owned(), json!(top_logprobs.unwrap_or(0)));
     }
@@ -227,15 +316,33 @@ fn chat_tool(i: usize, tool: &Value) -> Result<Value, ValidationError> {
         let message = format!("{field} must be \"function\": the server has no tools of its own");
         return Err(ValidationError::field(field, value, message));
     }
+    let field = format!("tools[{i}]");
+    if !tool.get("name").is_some_and(Value::is_string) && tool.get("function").is_none() {
+        let field = format!("{field}.name");
+        let message = format!("{field} must be the function's name, a string");
+        return Err(ValidationError::about(field, message));
+    }
     let mut function = tool.as_object().cloned().unwrap_or_default();
     function.remove("type");
     function.retain(|_, value| !value.is_null());
+    if function.contains_key("function") {
+        let field = format!("{field}.function");
+        let message = format!(
+            "unknown field {field}; name, description and parameters stand in the tool itself, as in \
+             {{\"type\": \"function\", \"name\": ..., \"parameters\": {{...}}}}"
+        );
+        return Err(ValidationError::about(field, message));
+    }
     Ok(json!({"type": "function", "function": function}))
 }
 
 /// A choice as chat requests spell it.
 fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
     let kind = choice.get("type").and_then(Value::as_str);
+    if kind == Some("function") && !choice.get("name").is_some_and(Value::is_string) {
+        let message = "tool_choice.name must be the name of one of the tools";
+        return Err(ValidationError::about("tool_choice.name", message));
+    }
     match (choice, kind) {
         (Value::String(_), _) => Ok(choice.clone()),
         (_, Some("function")) => Ok(chat_choice_of(choice)),

@@ -6,12 +6,13 @@ use structured_output::CancelFlag;
 
 use super::{OpenAIServing, RequestContext, request_id, stop_reason};
 use crate::error::ValidationError;
-use crate::input_processor::{GenerateRequest, Prompt};
+use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 use crate::openai::chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
 use crate::openai::error::ServingError;
 use crate::openai::logprobs::{ChatCompletionLogProbs, prompt_logprobs};
+use crate::openai::reasoning_effort::{self, REASONING_EFFORT, thinking_token_budget};
 use crate::openai::tool_call::split_answer;
 use crate::openai::tool_choice::ToolChoice;
 use crate::openai::tool_format::Openings;
@@ -76,6 +77,7 @@ impl OpenAIServing {
             system_fingerprint: self.system_fingerprint.clone(),
             prompt_logprobs: None,
             prompt_token_ids: None,
+            warnings: request.common.told_warnings(),
         };
         let size = outputs.iter().map(RequestOutput::num_bytes).sum();
         let fill = move |_: &CancelFlag| {
@@ -132,7 +134,31 @@ impl OpenAIServing {
             let kwargs = &mut chat.chat_template_kwargs;
             kwargs.entry(name.as_str()).or_insert_with(|| value.clone());
         }
+        let reads_effort = self.reads_effort(chat);
+        reasoning_effort::switch_thinking(&mut chat.chat_template_kwargs, reads_effort);
         Ok(())
+    }
+
+    /// True if the template of a conversation reads `reasoning_effort`.
+    fn reads_effort(&self, chat: &ChatPrompt) -> bool {
+        if let Some(own) = &chat.chat_template {
+            return own.contains(REASONING_EFFORT);
+        }
+        let templates = self.engine.tokenizer().chat_templates();
+        let template = templates.select(chat.tools.is_some());
+        template.is_ok_and(|template| template.mentions(REASONING_EFFORT))
+    }
+
+    /// Bounds the thinking of a request by its effort, unless it has a budget or the model doesn't think.
+    fn bound_thinking(&self, generate: &mut GenerateRequest) {
+        let budget = &mut generate.sampling_params.thinking_token_budget;
+        if let Prompt::Chat(chat) = &generate.prompt
+            && budget.is_none()
+            && self.engine.thinks()
+        {
+            let variables = &chat.chat_template_kwargs;
+            *budget = thinking_token_budget(variables, self.reads_effort(chat));
+        }
     }
 
     /// The request, the engine's, and where calls begin in its answer: see
@@ -159,6 +185,7 @@ impl OpenAIServing {
         };
         let (mut generate, openings) = taken?;
         self.complete_prompt(&mut generate.prompt, &request.tool_choice)?;
+        self.bound_thinking(&mut generate);
         Ok((request, generate, openings))
     }
 }
@@ -186,6 +213,8 @@ fn chat_choice(
         },
         stop_reason: completion.stop_reason.as_ref().map(stop_reason),
         structured_output_complete: completion.structured_output_complete,
+        structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
+        structured_output_repetition_closed: completion.structured_output_repetition_closed,
         token_ids: (request.common.return_token_ids).then_some(completion.token_ids),
     }
 }

@@ -46,7 +46,7 @@ impl ChatPieces {
     }
 
     fn piece(
-        &self,
+        &mut self,
         choices: Vec<ChatCompletionResponseStreamChoice>,
         prompt_token_ids: Option<Vec<u32>>,
         usage: Option<UsageInfo>,
@@ -60,6 +60,7 @@ impl ChatPieces {
             choices,
             prompt_token_ids,
             usage,
+            warnings: self.head.warnings.take(),
         })
         .into()
     }
@@ -78,6 +79,8 @@ impl ChatPieces {
                 finish_reason: None,
                 stop_reason: None,
                 structured_output_complete: None,
+                structured_output_completed_by_budget: false,
+                structured_output_repetition_closed: false,
                 token_ids: None,
             };
             let prompt_token_ids = (index == 0 && self.request.common.return_token_ids)
@@ -154,6 +157,8 @@ impl ChatPieces {
             finish_reason: finish_reason(&completion, &self.request.tool_choice, has_calls),
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
             structured_output_complete: completion.structured_output_complete,
+            structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
+            structured_output_repetition_closed: completion.structured_output_repetition_closed,
             token_ids: self
                 .request
                 .common
@@ -194,13 +199,15 @@ impl Pieces for ChatPieces {
             if self.openings.is_some() && says_nothing(&choice) && !self.head.continuous_usage {
                 continue;
             }
-            pieces.push_back(self.piece(vec![choice], None, self.head.continuous_usage()));
+            let usage = self.head.continuous_usage();
+            pieces.push_back(self.piece(vec![choice], None, usage));
         }
     }
 
     fn end(&mut self, pieces: &mut VecDeque<Piece>) {
         if self.head.include_usage {
-            pieces.push_back(self.piece(Vec::new(), None, Some(self.head.usage())));
+            let usage = self.head.usage();
+            pieces.push_back(self.piece(Vec::new(), None, Some(usage)));
         }
     }
 }

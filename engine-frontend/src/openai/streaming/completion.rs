@@ -65,13 +65,15 @@ impl CompletionPieces {
             finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
             structured_output_complete: completion.structured_output_complete,
+            structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
+            structured_output_repetition_closed: completion.structured_output_repetition_closed,
             token_ids: common.return_token_ids.then_some(token_ids),
             prompt_token_ids,
         }
     }
 
     fn piece(
-        &self,
+        &mut self,
         choices: Vec<CompletionResponseStreamChoice>,
         usage: Option<UsageInfo>,
     ) -> Piece {
@@ -83,6 +85,7 @@ impl CompletionPieces {
             system_fingerprint: self.head.system_fingerprint.clone(),
             choices,
             usage,
+            warnings: self.head.warnings.take(),
         })
         .into()
     }
@@ -100,13 +103,15 @@ impl Pieces for CompletionPieces {
                 .then(|| output.prompt_token_ids.to_vec());
             let index = prompt * self.head.n + completion.index;
             let choice = self.choice(index, &output, completion, prompt_token_ids);
-            pieces.push_back(self.piece(vec![choice], self.head.continuous_usage()));
+            let usage = self.head.continuous_usage();
+            pieces.push_back(self.piece(vec![choice], usage));
         }
     }
 
     fn end(&mut self, pieces: &mut VecDeque<Piece>) {
         if self.head.include_usage {
-            pieces.push_back(self.piece(Vec::new(), Some(self.head.usage())));
+            let usage = self.head.usage();
+            pieces.push_back(self.piece(Vec::new(), Some(usage)));
         }
     }
 }

@@ -104,11 +104,6 @@ fn every_spelling_of_every_constraint() {
             Grammar("root ::= \"a\"".to_owned()),
         ),
         (
-            "json_schema",
-            json!({"json_schema": schema, "grammar": ""}),
-            Json(text.to_owned()),
-        ),
-        (
             "response_format.schema",
             json!({"response_format": {"type": "json_object", "schema": schema}}),
             Json(text.to_owned()),
@@ -183,6 +178,27 @@ fn white_space_by_pattern() {
         Whitespace::Pattern("[ \n]?".to_owned())
     );
     assert_eq!(whitespace(""), Whitespace::Compact);
+}
+
+#[test]
+fn white_space_by_name() {
+    let with = |name: Value| json!({"structured_outputs": {"json": {}, "whitespace": name}});
+    for (name, expected) in [
+        ("usual", Whitespace::Usual),
+        ("flexible", Whitespace::Flexible),
+        ("spaced", Whitespace::Spaced),
+        ("compact", Whitespace::Compact),
+    ] {
+        let constraint = read(with(json!(name))).unwrap().unwrap();
+        assert_eq!(constraint.params.whitespace, expected);
+        let field = constraint.whitespace_field.as_deref();
+        assert_eq!(field, Some("structured_outputs.whitespace"));
+    }
+    for wrong in [json!("wide"), json!(1)] {
+        let error = refused(with(wrong));
+        let field = error.parameter.as_deref();
+        assert_eq!(field, Some("structured_outputs.whitespace"));
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(super) fn schemas() -> Map<String, Value> {
         "finish_reason": {"enum": ["stop", "length", "tool_calls", "abort", "error", "repetition"]},
         "stop_reason": {"type": ["string", "integer", "null"]},
         "structured_output_complete": {"type": "boolean"},
+        "structured_output_completed_by_budget": {"const": true},
+        "structured_output_repetition_closed": {"const": true},
         "token_ids": ids,
     });
     let prompt_logprobs = json!({"type": "array", "items": {"type": ["object", "null"]}});
@@ -206,7 +208,10 @@ fn response(text: &Value, count: &Value) -> Value {
             "model": text, "output": {"type": "array", "items": item},
             "parallel_tool_calls": {"type": "boolean"}, "tools": {"type": "array"},
             "usage": {"type": ["object", "null"]}, "error": {"type": ["object", "null"]},
-            "incomplete_details": {"type": ["object", "null"]}, "metadata": {"type": "object"},
+            "incomplete_details": {"type": ["object", "null"]},
+            "structured_output_completed_by_budget": {"const": true},
+            "structured_output_repetition_closed": {"const": true},
+            "metadata": {"type": "object"},
             "temperature": {"type": "number"}, "top_p": {"type": "number"},
         },
     })

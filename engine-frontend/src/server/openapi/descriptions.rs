@@ -152,7 +152,9 @@ pub(super) const REQUESTS: &[Description] = &[
     ),
     (
         "repetition_detection",
-        "Ends an answer that repeats itself, with finish_reason repetition.",
+        "Ends an answer that repeats itself, with finish_reason repetition. max_pattern_size 0 turns \
+         detection off. Without this field each string of a constrained answer that repeats at most 32 \
+         tokens 64 times is closed, see structured_output_repetition_closed.",
     ),
     ("max_pattern_size", "Longest pattern looked for, in tokens."),
     (
@@ -203,6 +205,10 @@ pub(super) const REQUESTS: &[Description] = &[
     (
         "cache_salt",
         "Shares cached prompts only with requests of the same salt.",
+    ),
+    (
+        "include_warnings",
+        "Lists the parts of the request that have no effect, in warnings. Default false.",
     ),
     (
         "return_token_ids",
@@ -262,7 +268,7 @@ pub(super) const REQUESTS: &[Description] = &[
     ("length_penalty", "Of beam search: 1 only."),
     ("best_of", "1 only: use n."),
     ("return_weight_versions", "false only."),
-    ("store", "Nothing is stored: false only."),
+    ("store", "No effect: nothing is stored."),
     ("vllm_xargs", "There are no extensions: empty only."),
     ("session_id", "Empty only."),
     ("lora", "There are no adapters: empty only."),
@@ -315,7 +321,12 @@ pub(super) const REQUESTS: &[Description] = &[
         "include_reasoning",
         "Returns the model's thinking as reasoning_content. Default true.",
     ),
-    ("reasoning_effort", "How much the model thinks."),
+    (
+        "reasoning_effort",
+        "How much the model thinks: none and minimal switch it off, low, medium and high are budgets of \
+         1,024, 4,096 and 16,384 tokens, unless the chat template reads it. No effect on a model that \
+         doesn't think.",
+    ),
     (
         "add_generation_prompt",
         "Ends the prompt with the head of the answer. Default true.",
@@ -370,15 +381,21 @@ pub(super) const REQUESTS: &[Description] = &[
     ("instructions", "A system message before the input."),
     ("ResponsesRequest.text", "The shape of the answer."),
     ("text.format", "The shape of the answer's text."),
-    ("verbosity", "medium only."),
+    ("verbosity", "No effect: say it in the messages."),
+    ("prediction", "No effect: the server drafts by itself."),
     ("max_output_tokens", "As max_tokens."),
     ("include", "More that the answer shall have."),
     ("reasoning", "How much the model thinks."),
     ("effort", "As reasoning_effort."),
-    ("summary", "Summaries of thinking are not made."),
+    ("summary", "No effect: thinking comes whole."),
+    ("max_tool_calls", "No effect: the server runs no tools."),
+    (
+        "client_metadata",
+        "The client's notes on itself. No effect.",
+    ),
     ("background", "false only."),
     ("truncation", "disabled only."),
-    ("include_obfuscation", "false only."),
+    ("include_obfuscation", "No effect: streams bear no padding."),
     // Of tokens.
     ("TokenizeRequest.prompt", "A text, instead of messages."),
     ("TokenizeRequest.n", "No effect."),
@@ -398,6 +415,12 @@ pub(super) const REQUESTS: &[Description] = &[
     (
         "structural_tag",
         "Free text with tagged parts, each of a shape of its own.",
+    ),
+    (
+        "whitespace",
+        "White space in JSON. usual (the default): nothing or one space after : and ,, and line breaks \
+         with at most 16 spaces where pretty printers break. flexible: wherever JSON allows it, one \
+         space or a line break with at most 64 spaces. spaced: a space after : and ,. compact: none.",
     ),
     (
         "whitespace_pattern",
@@ -484,6 +507,16 @@ pub(super) const ANSWERS: &[Description] = &[
     (
         "structured_output_complete",
         "True if the text is a whole text of the constraint.",
+    ),
+    (
+        "structured_output_completed_by_budget",
+        "Present where max_tokens led the answer to its end: it is whole, and may say less than the \
+         model would have.",
+    ),
+    (
+        "structured_output_repetition_closed",
+        "Present where a string of the answer repeated itself and was closed, see \
+         repetition_detection.",
     ),
     ("token_ids", "The answer's tokens."),
     ("prompt_token_ids", "The prompt's tokens."),

@@ -3,9 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::component;
-use crate::openai::REASONING_EFFORTS;
+use crate::openai::{INCLUDES, REASONING_EFFORTS};
 
 const MAX_U32: u32 = u32::MAX;
+
+const VERBOSITIES: [&str; 3] = ["low", "medium", "high"];
 
 /// The components that requests are made of.
 pub(super) fn schemas() -> Map<String, Value> {
@@ -128,7 +130,7 @@ fn sampling_of_tokens() -> Map<String, Value> {
             "properties": {
                 "max_pattern_size": count(), "min_pattern_size": count(), "min_count": count(),
             },
-            "required": ["max_pattern_size", "min_pattern_size", "min_count"],
+            "required": ["max_pattern_size"],
             "additionalProperties": false,
         },
         "thinking_token_budget": {"type": "integer", "minimum": -1, "maximum": MAX_U32},
@@ -145,13 +147,16 @@ fn shared() -> Map<String, Value> {
         "stream": flag,
         "stream_options": {
             "type": "object",
-            "properties": {"include_usage": flag, "continuous_usage_stats": flag},
+            "properties": {
+                "include_usage": flag, "continuous_usage_stats": flag, "include_obfuscation": flag,
+            },
             "additionalProperties": false,
         },
         "stream_interval": {"type": "integer", "minimum": 1, "maximum": MAX_U32},
         "priority": {"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX},
         "request_id": {"type": "string", "pattern": "^[ -~]{1,128}$"},
         "cache_salt": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^@/\\\\\\u0000]*$"},
+        "include_warnings": flag,
         "return_token_ids": flag,
         "return_tokens_as_token_ids": flag,
         "add_special_tokens": flag,
@@ -175,7 +180,7 @@ fn shared() -> Map<String, Value> {
         "length_penalty": {"const": 1.0},
         "best_of": {"const": 1},
         "return_weight_versions": {"const": false},
-        "store": {"const": false},
+        "store": flag,
         "vllm_xargs": {"const": {}},
         "session_id": {"const": ""},
         "lora": {"const": []},
@@ -226,6 +231,8 @@ fn chat_fields() -> Map<String, Value> {
         "echo": {"const": false},
         "return_prompt_text": {"const": false},
         "modalities": {"const": ["text"]},
+        "verbosity": {"enum": VERBOSITIES},
+        "prediction": object,
     }));
     let choice = json!({"anyOf": [
         {"enum": ["none", "auto", "required"]},
@@ -257,7 +264,7 @@ fn chat_fields() -> Map<String, Value> {
         },
     ]});
     chat.extend(fields(json!({
-        "tools": {"type": "array", "minItems": 1, "items": component("Tool")},
+        "tools": {"type": "array", "items": component("Tool")},
         "tool_choice": choice,
         "parallel_tool_calls": flag,
     })));
@@ -277,6 +284,9 @@ fn allowed_tools(tool: Value) -> Value {
 
 fn responses_fields() -> Map<String, Value> {
     let object = json!({"type": "object"});
+    let flag = json!({"type": "boolean"});
+    let mut includes = INCLUDES.to_vec();
+    includes.push("message.output_text.logprobs");
     let function = json!({
         "type": "object", "required": ["type", "name"],
         "properties": {
@@ -311,7 +321,7 @@ fn responses_fields() -> Map<String, Value> {
         "instructions": {"type": "string"},
         "text": {
             "type": "object", "additionalProperties": false,
-            "properties": {"format": format, "verbosity": {"const": "medium"}},
+            "properties": {"format": format, "verbosity": {"enum": VERBOSITIES}},
         },
         "tools": {"type": "array", "items": function},
         "tool_choice": {"anyOf": [
@@ -334,20 +344,23 @@ fn responses_fields() -> Map<String, Value> {
         "parallel_tool_calls": {"type": "boolean"},
         "max_output_tokens": count(),
         "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
-        "include": {"type": "array", "items": {"const": "message.output_text.logprobs"}},
+        "include": {"type": "array", "items": {"enum": includes}},
         "reasoning": {
             "type": "object",
             "properties": {
                 "effort": {"anyOf": [{"enum": REASONING_EFFORTS}, {"type": "null"}]},
-                "summary": {"type": "null"},
+                "summary": {"enum": ["auto", "concise", "detailed", "none", null]},
             },
         },
         "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
         "user": {"type": "string"},
         "background": {"const": false},
         "truncation": {"const": "disabled"},
+        "max_tool_calls": count(),
+        "client_metadata": object,
         "stream_options": {
-            "type": "object", "properties": {"include_obfuscation": {"const": false}},
+            "type": "object", "additionalProperties": false,
+            "properties": {"include_obfuscation": flag, "include_usage": flag},
         },
         "documents": {"type": "array", "items": object},
         "chat_template_kwargs": object,
@@ -376,6 +389,7 @@ fn structured_outputs() -> Value {
         .collect();
     let mut properties = constraint;
     properties.extend(fields(json!({
+        "whitespace": {"enum": ["usual", "flexible", "spaced", "compact"]},
         "whitespace_pattern": text,
         "disable_any_whitespace": flag,
         "disable_additional_properties": flag,

@@ -65,8 +65,7 @@ impl<'a> Parser<'a, '_> {
                 self.json()?;
                 let text = &self.cursor.source()[start..self.cursor.offset()];
                 if has_own_options(text, self.limits.max_nesting) {
-                    let message =
-                        "`x-guidance` is not supported: white space in this JSON is flexible";
+                    let message = "`x-guidance` is not supported: white space in this JSON is as models usually write it";
                     return Err(SyntaxError::new(start, message));
                 }
                 Ok(NodeKind::Json(EmbeddedSchema {

@@ -13,6 +13,24 @@ fn logprobs(rows: u32) -> LogprobsLists {
 }
 
 #[test]
+fn prompt_tokens_count_in_the_step_that_computes_them() {
+    let mut scheduler = scheduler(config(20, 4), 40);
+    let stats = |scheduler: &mut Scheduler| {
+        let outputs = step_outputs(scheduler, 7);
+        let stats = outputs.into_values().find_map(|of| of.scheduler_stats);
+        let stats = stats.unwrap();
+        (stats.num_scheduled_tokens, stats.num_prompt_tokens)
+    };
+    add(&mut scheduler, request("a", 46));
+    assert_eq!(stats(&mut scheduler), (20, 20));
+    assert_eq!(stats(&mut scheduler), (20, 20));
+    add(&mut scheduler, request("b", 9));
+    assert_eq!(stats(&mut scheduler), (15, 15));
+    // One token each, of the answers.
+    assert_eq!(stats(&mut scheduler), (2, 0));
+}
+
+#[test]
 fn an_error_ends_one_request_alone() {
     let mut scheduler = scheduler(config(100, 4), 20);
     for id in ["a", "b", "c"] {

@@ -8,6 +8,8 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use engine_frontend::human_readable_int;
 
+use crate::http::TrustArgs;
+
 /// Which route is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
@@ -39,6 +41,8 @@ pub(crate) struct BenchServeArgs {
     /// The server's key; FORMWORK_API_KEY or OPENAI_API_KEY where absent
     #[arg(long, value_name = "KEY")]
     pub(super) api_key: Option<String>,
+    #[command(flatten)]
+    pub(super) trust: TrustArgs,
     /// Where the server's /metrics is, for --server-pid: its --management-port, such as
     /// http://127.0.0.1:9000; beside the other routes where absent
     #[arg(long, value_name = "URL")]

@@ -61,9 +61,9 @@ pub(crate) fn serve(args: &BenchServeArgs) -> anyhow::Result<ExitCode> {
 async fn run(args: &BenchServeArgs) -> anyhow::Result<Report> {
     args.verify()?;
     let key = crate::api_key(args.api_key.as_deref());
-    let client = Client::new(&args.base_url(), key.as_deref())?;
+    let client = Client::new(&args.base_url(), key.as_deref(), &args.trust)?;
     let metrics = match &args.metrics_url {
-        Some(url) => Client::new(url, key.as_deref())?,
+        Some(url) => Client::new(url, key.as_deref(), &args.trust)?,
         None => client.clone(),
     };
     let model = match &args.model {

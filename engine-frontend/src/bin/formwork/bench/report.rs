@@ -36,8 +36,13 @@ struct Metric {
 impl Report {
     /// Whether every request was answered, validly, and nothing leaked where that was asked.
     pub(super) fn is_good(&self) -> bool {
-        let has_leak = self.check_leaks && self.server.as_ref().is_none_or(|s| !s.has_no_leak());
-        self.results.failed == 0 && self.results.invalid == 0 && !has_leak
+        self.results.failed == 0 && self.results.invalid == 0 && self.leaks().is_empty()
+    }
+
+    /// Signs of a leak, where they were asked for.
+    fn leaks(&self) -> Vec<String> {
+        let server = self.server.as_ref().filter(|_| self.check_leaks);
+        server.map(Difference::leaks).unwrap_or_default()
     }
 
     fn metrics(&self) -> Vec<Metric> {
@@ -154,6 +159,7 @@ impl Report {
                 );
             }
             put("at_rest", server.is_at_rest.into());
+            put("leaks", self.leaks().into());
         }
         Value::Object(json)
     }
@@ -242,6 +248,9 @@ impl fmt::Display for Report {
         writeln!(f, "{:=^WIDTH$}", "")?;
         for (error, count) in &results.errors {
             writeln!(f, "{count} x {error}")?;
+        }
+        for leak in self.leaks() {
+            writeln!(f, "--check-leaks: {leak}")?;
         }
         Ok(())
     }

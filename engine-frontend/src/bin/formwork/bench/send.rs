@@ -70,7 +70,7 @@ pub(super) async fn send(client: &Client, workload: &Workload, request: Request)
         Err(error) => {
             let status = error.downcast_ref::<Refused>();
             let status = status.map(|refused| refused.status.as_u16());
-            End::Failed(status, format!("{error:#}"))
+            End::Failed(status, crate::said_once(&error))
         }
     };
     let pieces = progress.inter_token_latencies.len() as u64

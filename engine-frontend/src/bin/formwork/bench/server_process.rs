@@ -46,14 +46,31 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Whether neither process holds more than before, and no block is held.
-    pub(super) fn has_no_leak(&self) -> bool {
-        let same = |before: ProcessUsage, after: ProcessUsage| {
-            after.resident as f64 <= before.resident as f64 * (1.0 + GROWTH)
-        };
-        self.is_at_rest
-            && same(self.before.frontend, self.after.frontend)
-            && same(self.before.core, self.after.core)
+    /// Signs of a leak: memory that grew, requests or blocks that stay. None for a good server.
+    pub(super) fn leaks(&self) -> Vec<String> {
+        let mut leaks = Vec::new();
+        if !self.is_at_rest {
+            let leak =
+                "requests run or wait, or blocks of the KV cache are held, after the last answer";
+            leaks.push(leak.to_owned());
+        }
+        for (name, before, after) in [
+            ("frontend", self.before.frontend, self.after.frontend),
+            ("core", self.before.core, self.after.core),
+        ] {
+            if after.resident as f64 > before.resident as f64 * (1.0 + GROWTH) {
+                let growth = after.resident as f64 / before.resident as f64 - 1.0;
+                let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+                leaks.push(format!(
+                    "the {name}'s memory grew by {:.1} %, from {:.1} to {:.1} MiB; {:.0} % is the limit",
+                    growth * 100.0,
+                    mebibytes(before.resident),
+                    mebibytes(after.resident),
+                    GROWTH * 100.0,
+                ));
+            }
+        }
+        leaks
     }
 
     /// Seconds of processor time of the frontend, and of the core's threads that speak with it.
@@ -178,12 +195,20 @@ mod tests {
             ..Usage::default()
         };
         let difference = |after, is_at_rest| Difference {
-            before: usage(1000),
+            before: usage(1000 << 20),
             after: usage(after),
             is_at_rest,
         };
-        assert!(difference(1050, true).has_no_leak());
-        assert!(!difference(1051, true).has_no_leak());
-        assert!(!difference(1000, false).has_no_leak());
+        let mebibytes = |number: u64| number << 20;
+        let leaks = |after, is_at_rest| difference(mebibytes(after), is_at_rest).leaks();
+        assert_eq!(leaks(1050, true), Vec::<String>::new());
+        assert_eq!(
+            leaks(1060, true),
+            ["the frontend's memory grew by 6.0 %, from 1000.0 to 1060.0 MiB; 5 % is the limit"]
+        );
+        let [rest] = &*leaks(1000, false) else {
+            panic!("one leak");
+        };
+        assert!(rest.starts_with("requests run or wait"), "{rest}");
     }
 }

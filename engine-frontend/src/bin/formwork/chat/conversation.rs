@@ -1,5 +1,8 @@
 //! Messages and answers.
 
+use std::fmt;
+use std::time::Instant;
+
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
@@ -29,6 +32,46 @@ pub(super) struct Ending {
     pub(super) reason: String,
     /// Whether a constrained answer is not whole.
     pub(super) breaks_off: bool,
+    pub(super) speed: Speed,
+}
+
+/// How fast an answer came.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Speed {
+    first: Option<Instant>,
+    last: Option<Instant>,
+    tokens: u64,
+}
+
+impl Speed {
+    fn note(&mut self, piece: &Piece) {
+        if !(piece.content().is_empty() && piece.reasoning().is_empty()) {
+            let now = Instant::now();
+            self.first.get_or_insert(now);
+            self.last = Some(now);
+        }
+        if let Some(usage) = piece.usage {
+            self.tokens = usage.completion_tokens;
+        }
+    }
+}
+
+/// Tokens, and how many of them came in a second after the first.
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.tokens == 1 { "" } else { "s" };
+        write!(f, "{} token{s}", self.tokens)?;
+        let (Some(first), Some(last)) = (self.first, self.last) else {
+            return Ok(());
+        };
+        let seconds = (last - first).as_secs_f64();
+        if self.tokens > 1 && seconds > 0.0 {
+            #[allow(clippy::cast_precision_loss, reason = "for people")]
+            let rate = (self.tokens - 1) as f64 / seconds;
+            write!(f, ", {rate:.1} tokens/s")?;
+        }
+        Ok(())
+    }
 }
 
 impl Conversation {
@@ -36,16 +79,16 @@ impl Conversation {
         let mut body = Map::new();
         body.insert("model".to_owned(), model.into());
         body.insert("stream".to_owned(), true.into());
-        let mut conversation = Self {
+        let with_usage = json!({"include_usage": true});
+        body.insert("stream_options".to_owned(), with_usage);
+        Self {
             client,
             body,
             system: system.map(str::to_owned),
             messages: Vec::new(),
             answer: String::new(),
             is_constrained: false,
-        };
-        conversation.clear();
-        conversation
+        }
     }
 
     /// Sets what was given; the rest is the server's.
@@ -61,18 +104,23 @@ impl Conversation {
         set("seed", args.seed.map(Value::from));
     }
 
-    /// Holds every answer to this.
-    pub(super) fn constrain(&mut self, constraint: &Constraint) {
-        constraint.put_into(&mut self.body);
-        self.is_constrained = true;
+    /// Holds every answer to this from now on, or to nothing.
+    pub(super) fn constrain(&mut self, constraint: Option<&Constraint>) {
+        Constraint::take_out_of(&mut self.body);
+        if let Some(constraint) = constraint {
+            constraint.put_into(&mut self.body);
+        }
+        self.is_constrained = constraint.is_some();
+    }
+
+    /// Tells the model this before the conversation from now on.
+    pub(super) fn set_system(&mut self, text: Option<String>) {
+        self.system = text;
     }
 
     /// Forgets all but the system's message.
     pub(super) fn clear(&mut self) {
-        let system = self.system.iter();
-        self.messages = system
-            .map(|text| json!({"role": "system", "content": text}))
-            .collect();
+        self.messages.clear();
     }
 
     /// Sends a message and shows its answer. Where there is none, the message is forgotten. Dropped
@@ -104,15 +152,19 @@ impl Conversation {
     }
 
     async fn receive(&mut self, screen: &mut Screen) -> anyhow::Result<Ending> {
-        self.body
-            .insert("messages".to_owned(), self.messages.clone().into());
+        let system = self.system.iter();
+        let system = system.map(|text| json!({"role": "system", "content": text}));
+        let messages: Vec<Value> = system.chain(self.messages.iter().cloned()).collect();
+        self.body.insert("messages".to_owned(), messages.into());
         let body = serde_json::to_string(&self.body)?;
         let answer = self.client.post("/v1/chat/completions", body).await?;
         let mut events = answer.checked().await?.events();
         let mut reason = None;
         let mut is_complete = None;
+        let mut speed = Speed::default();
         while let Some(data) = events.next().await? {
             let piece = Piece::parse(&data)?;
+            speed.note(&piece);
             screen.thinking(piece.reasoning());
             screen.answer(piece.content())?;
             self.answer.push_str(piece.content());
@@ -126,6 +178,31 @@ impl Conversation {
             Some(is_complete) => !is_complete,
             None => self.is_constrained && reason != "stop",
         };
-        Ok(Ending { reason, breaks_off })
+        Ok(Ending {
+            reason,
+            breaks_off,
+            speed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_first_token_counts_for_nothing_in_a_speed() {
+        let now = Instant::now();
+        let mut speed = Speed {
+            first: Some(now),
+            last: Some(now + Duration::from_millis(500)),
+            tokens: 11,
+        };
+        assert_eq!(speed.to_string(), "11 tokens, 20.0 tokens/s");
+        speed.tokens = 1;
+        assert_eq!(speed.to_string(), "1 token");
+        assert_eq!(Speed::default().to_string(), "0 tokens");
     }
 }

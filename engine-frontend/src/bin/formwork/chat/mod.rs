@@ -1,32 +1,33 @@
 //! `formwork chat`: a conversation at a terminal, or with a program by its standard input.
 
+mod command;
 mod conversation;
+mod input;
 mod own_server;
 mod screen;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args};
 use engine_frontend::{frontend_runtime, human_readable_int};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
 
 use crate::constraint::{Constraint, Kind};
-use crate::http::Client;
+use crate::http::{Client, TrustArgs};
+use command::{Command, HELP};
 use conversation::Conversation;
+use input::{Input, Lines, history_path};
 use own_server::OwnServer;
 use screen::Screen;
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
-
-/// Lines read ahead of the answers.
-const LINES_AHEAD: usize = 16;
 
 /// How a message was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl From<Outcome> for ExitCode {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-At a terminal: a line is a message, Ctrl-C stops an answer, /clear begins anew, Ctrl-D ends.
+At a terminal: a line is a message, Ctrl-C stops an answer, Ctrl-D ends, /help tells more.
 Otherwise standard input as a whole is one message, and the answer goes to standard output.
 Exit codes: 0 answered; 1 no answer, or a constrained one that breaks off; 2 a flag is wrong;
 130 interrupted.")]
@@ -65,12 +66,17 @@ pub(crate) struct ChatArgs {
     /// The server's key; FORMWORK_API_KEY or OPENAI_API_KEY where absent
     #[arg(long, value_name = "KEY", requires = "url")]
     api_key: Option<String>,
+    #[command(flatten)]
+    trust: TrustArgs,
     /// What the model is told before the first message
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// Take each line of standard input for a message of one conversation, not only at a terminal
     #[arg(long)]
     lines: bool,
+    /// Keep no history of what is typed at a terminal; it is in ~/.local/state/formwork/chat_history
+    #[arg(long)]
+    no_history: bool,
     /// Flags for the server that is started, behind "--": see `formwork serve --help`
     #[arg(last = true, value_name = "SERVER FLAGS", conflicts_with = "url")]
     server_flags: Vec<OsString>,
@@ -92,8 +98,8 @@ struct ConstraintArgs {
     /// A regular expression
     #[arg(long, value_name = "PATTERN")]
     regex: Option<String>,
-    /// Strings of which the answer is one
-    #[arg(long, value_name = "STRING", num_args = 1..)]
+    /// A string that the answer may be; repeated for each further one
+    #[arg(long, value_name = "STRING", action = ArgAction::Append)]
     choice: Vec<String>,
     /// A file with a grammar in EBNF, GBNF or Lark
     #[arg(long, value_name = "FILE")]
@@ -105,13 +111,7 @@ struct ConstraintArgs {
 
 impl ConstraintArgs {
     fn constraint(&self) -> anyhow::Result<Option<Constraint>> {
-        let read = |kind: Kind, path: &Path| {
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("can't read {}", path.display()))?;
-            Constraint::new(kind, text)
-                .with_context(|| format!("{} holds no {}", path.display(), kind.name()))
-                .map(Some)
-        };
+        let read = |kind: Kind, path: &Path| read(kind, path).map(Some);
         if let Some(path) = &self.json_schema {
             read(Kind::Json, path)
         } else if let Some(path) = &self.grammar {
@@ -126,6 +126,14 @@ impl ConstraintArgs {
             Ok(None)
         }
     }
+}
+
+/// The constraint in a file.
+fn read(kind: Kind, path: &Path) -> anyhow::Result<Constraint> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+    Constraint::new(kind, text)
+        .with_context(|| format!("{} holds no {}", path.display(), kind.name()))
 }
 
 /// How answers are sampled; the model's own settings where absent.
@@ -148,6 +156,10 @@ struct SamplingArgs {
 
 /// Chats until standard input ends.
 pub(crate) fn chat(args: &ChatArgs) -> anyhow::Result<ExitCode> {
+    if args.trust.is_given() && args.url.is_none() {
+        let problem = "--cacert and --insecure are about the server of --url, and none is given";
+        crate::usage_error("chat", ErrorKind::MissingRequiredArgument, problem);
+    }
     let constraint = args.constraint.constraint()?;
     let runtime = frontend_runtime().context("can't start the async runtime")?;
     let result = runtime.block_on(run(args, constraint));
@@ -175,13 +187,16 @@ async fn run(args: &ChatArgs, constraint: Option<Constraint>) -> anyhow::Result<
     };
     let mut conversation = Conversation::new(client, &model, args.system.as_deref());
     conversation.set_sampling(&args.sampling);
-    if let Some(constraint) = &constraint {
-        conversation.constrain(constraint);
-    }
+    conversation.constrain(constraint.as_ref());
     let is_terminal = std::io::stdin().is_terminal();
     let mut screen = Screen::new(is_terminal);
     let outcome = if is_terminal || args.lines {
-        converse(&mut conversation, &mut screen, &mut interrupts, is_terminal).await
+        if is_terminal {
+            screen.note(&format!("{model}: type a message, or /help"));
+        }
+        let history = history_path().filter(|_| !args.no_history);
+        let lines = Lines::new(history);
+        converse(&mut conversation, &mut screen, &mut interrupts, lines).await
     } else {
         let message = std::io::read_to_string(std::io::stdin());
         let message = message.context("standard input is no text")?;
@@ -197,7 +212,7 @@ async fn run(args: &ChatArgs, constraint: Option<Constraint>) -> anyhow::Result<
 async fn connect(args: &ChatArgs) -> anyhow::Result<(Client, Option<OwnServer>)> {
     if let Some(url) = &args.url {
         let key = crate::api_key(args.api_key.as_deref());
-        return Ok((Client::new(url, key.as_deref())?, None));
+        return Ok((Client::new(url, key.as_deref(), &args.trust)?, None));
     }
     let server = OwnServer::start(args.model.as_deref(), &args.server_flags).await?;
     Ok((server.client()?, Some(server)))
@@ -208,39 +223,48 @@ async fn converse(
     conversation: &mut Conversation,
     screen: &mut Screen,
     interrupts: &mut Signal,
-    is_terminal: bool,
+    mut lines: Lines,
 ) -> anyhow::Result<Outcome> {
-    let mut lines = lines();
+    let is_terminal = screen.is_terminal();
     let mut outcome = Outcome::Answered;
     loop {
-        screen.prompt();
-        let line = tokio::select! {
-            line = lines.recv() => line,
-            _ = interrupts.recv() => {
-                if !is_terminal {
-                    return Ok(Outcome::Interrupted);
-                }
+        if !lines.has_prompt {
+            screen.prompt();
+        }
+        let input = tokio::select! {
+            input = lines.next() => input.context("standard input is no text")?,
+            _ = interrupts.recv() => Input::Interrupted,
+        };
+        let line = match input {
+            Input::Line(line) => line,
+            Input::Interrupted if is_terminal => {
                 screen.note("(Ctrl-D ends)");
                 continue;
             }
+            Input::Interrupted => return Ok(Outcome::Interrupted),
+            Input::End => {
+                screen.end();
+                return Ok(outcome);
+            }
         };
-        let Some(line) = line.transpose().context("standard input is no text")? else {
-            screen.end();
-            return Ok(outcome);
-        };
-        match line.trim() {
-            "" => continue,
-            "/clear" => {
-                conversation.clear();
-                screen.note("(a new conversation)");
+        match Command::parse(&line) {
+            Some(Command::Exit) => return Ok(outcome),
+            // A program's line is a message, whatever it looks like.
+            Some(Command::Unknown(_)) if !is_terminal => {}
+            Some(command) => {
+                let told = obey(command, conversation);
+                screen.note(
+                    &told.unwrap_or_else(|error| format!("error: {}", crate::said_once(&error))),
+                );
                 continue;
             }
-            _ => {}
+            None if line.trim().is_empty() => continue,
+            None => {}
         }
         let answered = once(conversation, screen, interrupts, &line).await;
         if is_terminal {
             if let Err(error) = answered {
-                screen.note(&format!("error: {error:#}"));
+                screen.note(&format!("error: {}", crate::said_once(&error)));
             }
             continue;
         }
@@ -250,6 +274,36 @@ async fn converse(
             Outcome::Interrupted => return Ok(Outcome::Interrupted),
         }
     }
+}
+
+/// Does what a command asks for, and says what was done.
+fn obey(command: Command, conversation: &mut Conversation) -> anyhow::Result<String> {
+    Ok(match command {
+        Command::Clear => {
+            conversation.clear();
+            "(a new conversation)".to_owned()
+        }
+        Command::System(text) => {
+            let told = match &text {
+                Some(_) => "(the model is told so before the conversation)",
+                None => "(the model is told nothing before the conversation)",
+            };
+            conversation.set_system(text);
+            told.to_owned()
+        }
+        Command::Schema(Some(path)) => {
+            conversation.constrain(Some(&read(Kind::Json, &path)?));
+            format!("(answers are valid under {})", path.display())
+        }
+        Command::Schema(None) => {
+            conversation.constrain(None);
+            "(answers are free)".to_owned()
+        }
+        Command::Unknown(name) => {
+            bail!("there is no command {name}: /help lists them; a message begins with a space")
+        }
+        Command::Help | Command::Exit => HELP.to_owned(),
+    })
 }
 
 /// Asks and shows the answer as it comes.
@@ -274,24 +328,18 @@ async fn once(
     };
     screen.end_answer();
     let ending = ending?;
+    let mut notes = Vec::new();
+    if screen.is_terminal() {
+        notes.push(ending.speed.to_string());
+    }
     if ending.reason != "stop" {
-        screen.note(&format!("(the answer ended by: {})", ending.reason));
+        notes.push(format!("the answer ended by: {}", ending.reason));
+    }
+    if !notes.is_empty() {
+        screen.note(&format!("({})", notes.join("; ")));
     }
     Ok(match ending.breaks_off {
         true => Outcome::BreaksOff,
         false => Outcome::Answered,
     })
-}
-
-/// The lines of standard input. They are read on a thread of their own, which nothing waits for.
-fn lines() -> mpsc::Receiver<std::io::Result<String>> {
-    let (sender, receiver) = mpsc::channel(LINES_AHEAD);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            if sender.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }

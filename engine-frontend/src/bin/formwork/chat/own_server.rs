@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::http::Client;
+use crate::http::{Client, TrustArgs};
 
 /// How long the server may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ impl OwnServer {
 
     /// A client of it.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
-        Client::new(&self.address, Some(&self.key))
+        Client::new(&self.address, Some(&self.key), &TrustArgs::default())
     }
 
     /// Lets it end.

@@ -31,6 +31,11 @@ impl Screen {
         }
     }
 
+    /// True if a person types the messages.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
     /// Asks a person for a message.
     pub(super) fn prompt(&self) {
         if self.is_terminal {

@@ -1,140 +1,46 @@
 //! Which keywords of a schema hold, and which say nothing about a text.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::{Map, Value, json};
-use structured_output::GrammarCompiler;
+use engine_frontend::{KeywordEffect, SchemaWarning, schema_warnings, visit_keywords};
+use serde_json::Value;
 
-use crate::constraint::{Constraint, Kind};
+use crate::constraint::Kind;
 
-/// Keywords that hold one schema, or a list of them.
-const SCHEMAS: [&str; 16] = [
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "oneOf",
-    "prefixItems",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "dependencies",
-];
-/// Keywords that hold schemas by name.
-const NAMED_SCHEMAS: [&str; 6] = [
-    "$defs",
-    "definitions",
-    "dependentSchemas",
-    "patternProperties",
-    "properties",
-    "dependencies",
-];
-/// Keywords that are enforced and hold no schema.
-const ASSERTIONS: [&str; 23] = [
-    "$dynamicRef",
-    "$recursiveRef",
-    "$ref",
-    "const",
-    "dependentRequired",
-    "enum",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "maxContains",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minContains",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "pattern",
-    "required",
-    "type",
-];
-/// Keywords that are about the schema itself.
-const STRUCTURE: [&str; 10] = [
-    "$anchor",
-    "$comment",
-    "$defs",
-    "$dynamicAnchor",
-    "$id",
-    "$recursiveAnchor",
-    "$schema",
-    "$vocabulary",
-    "definitions",
-    "id",
-];
-/// Texts of which every format that is enforced refuses one.
-const NO_FORMAT: [&str; 3] = ["\"\"", "\"~ ~\"", "\"(\""];
-
-/// How often which keyword stands in a schema.
+/// How often which keyword stands in a schema, and those without effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Keywords {
     enforced: BTreeMap<String, usize>,
     annotations: BTreeMap<String, usize>,
+    warnings: Vec<SchemaWarning>,
 }
 
 impl Keywords {
     /// Counts them; `None` where the text is no schema.
-    pub(super) fn of(kind: Kind, text: &str, compiler: &GrammarCompiler) -> Option<Self> {
+    pub(super) fn of(kind: Kind, text: &str) -> Option<Self> {
         if kind != Kind::Json {
             return None;
         }
         let schema: Value = serde_json::from_str(text).ok()?;
-        let mut keywords = Self::default();
-        let mut formats = BTreeSet::new();
-        // Depth is limited by the reader, and the stack is this one.
-        let mut schemas = vec![&schema];
-        while let Some(schema) = schemas.pop() {
-            for (keyword, value) in schema.as_object().into_iter().flatten() {
-                keywords.count(keyword, value, &mut formats, compiler);
-                push_schemas(keyword, value, &mut schemas);
-            }
-        }
+        let mut keywords = Self {
+            warnings: schema_warnings(&schema),
+            ..Self::default()
+        };
+        visit_keywords(&schema, &mut |_, keyword, value| {
+            let counts = match KeywordEffect::of(keyword, value) {
+                KeywordEffect::Enforced => &mut keywords.enforced,
+                KeywordEffect::Annotation => &mut keywords.annotations,
+                KeywordEffect::Structure | KeywordEffect::None => return,
+            };
+            *counts.entry(keyword.to_owned()).or_default() += 1;
+        });
         Some(keywords)
     }
 
-    fn count<'a>(
-        &mut self,
-        keyword: &str,
-        value: &'a Value,
-        formats: &mut BTreeSet<&'a str>,
-        compiler: &GrammarCompiler,
-    ) {
-        let is_enforced = match value.as_str() {
-            Some(format) if keyword == "format" => {
-                formats.contains(format) || is_enforced(format, compiler)
-            }
-            _ => {
-                ASSERTIONS.contains(&keyword)
-                    || keyword == "uniqueItems"
-                    || SCHEMAS.contains(&keyword)
-                    || (NAMED_SCHEMAS.contains(&keyword) && !STRUCTURE.contains(&keyword))
-            }
-        };
-        if is_enforced {
-            if let (Some(format), "format") = (value.as_str(), keyword) {
-                formats.insert(format);
-            }
-            *self.enforced.entry(keyword.to_owned()).or_default() += 1;
-        } else if !STRUCTURE.contains(&keyword) {
-            let name = match value.as_str() {
-                Some(format) if keyword == "format" => format!("format {format:?}"),
-                _ => keyword.to_owned(),
-            };
-            *self.annotations.entry(name).or_default() += 1;
-        }
+    /// True if some keyword has no effect though its writer may expect one.
+    pub(super) fn has_warnings(&self) -> bool {
+        !self.warnings.is_empty()
     }
 }
 
@@ -147,59 +53,68 @@ impl fmt::Display for Keywords {
             });
             counted.collect::<Vec<String>>().join(", ")
         };
+        for warning in &self.warnings {
+            writeln!(f, "warning   {warning}")?;
+        }
         if !self.enforced.is_empty() {
             writeln!(f, "keywords  {}", list(&self.enforced))?;
         }
         if !self.annotations.is_empty() {
-            writeln!(f, "no effect {} (annotations)", list(&self.annotations))?;
+            writeln!(f, "notes     {} (annotations)", list(&self.annotations))?;
         }
         Ok(())
     }
 }
 
-/// The schemas that a keyword's value holds.
-fn push_schemas<'a>(keyword: &str, value: &'a Value, schemas: &mut Vec<&'a Value>) {
-    match value {
-        Value::Array(items) if SCHEMAS.contains(&keyword) => schemas.extend(items),
-        Value::Object(members) if NAMED_SCHEMAS.contains(&keyword) => {
-            schemas.extend(Map::values(members));
-        }
-        Value::Object(_) if SCHEMAS.contains(&keyword) => schemas.push(value),
-        _ => {}
-    }
-}
-
-/// Whether a format says anything: then it refuses some text.
-fn is_enforced(format: &str, compiler: &GrammarCompiler) -> bool {
-    let constraint = Constraint::Json(json!({"type": "string", "format": format}));
-    let Ok(grammar) = constraint.compile(compiler) else {
-        return true;
-    };
-    NO_FORMAT
-        .iter()
-        .any(|text| constraint.verify(&grammar, text).is_err())
-}
-
 #[cfg(test)]
 mod tests {
+    use engine_frontend::FORMATS;
+    use serde_json::json;
+
     use super::*;
-    use crate::constraint::byte_compiler;
+    use crate::constraint::{Constraint, byte_compiler};
 
     #[test]
-    fn properties_are_no_keywords_and_annotations_are_named() {
+    fn properties_are_no_keywords_and_what_has_no_effect_is_a_warning() {
         let text = r##"{
             "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "t",
             "properties": {"title": {"type": "string", "format": "date"},
                            "b": {"type": "string", "format": "colour", "description": "d"}},
             "items": [{"minimum": 1}, {"$ref": "#/$defs/c"}],
-            "$defs": {"c": {"format": "regex", "x-own": {"type": "object"}}}
+            "$defs": {"c": {"format": "regex", "x-own": {"type": "object"}}},
+            "requierd": ["b"]
         }"##;
-        let keywords = Keywords::of(Kind::Json, text, &byte_compiler().unwrap()).unwrap();
+        let keywords = Keywords::of(Kind::Json, text).unwrap();
+        assert!(keywords.has_warnings());
         assert_eq!(
             keywords.to_string(),
-            "keywords  $ref, format (2), items, minimum, properties, type (2)\n\
-             no effect description, format \"colour\", title, x-own (annotations)\n"
+            "warning   at `#/properties/b/format`: format \"colour\" has no effect; write a pattern, or \
+             minimum and maximum of a number\n\
+             warning   at `#/requierd`: requierd has no effect; did you mean `required`?\n\
+             keywords  $ref, format (2), items, minimum, properties, type (2)\n\
+             notes     description, title, x-own (annotations)\n"
         );
-        assert!(Keywords::of(Kind::Regex, "a", &byte_compiler().unwrap()).is_none());
+        assert!(Keywords::of(Kind::Regex, "a").is_none());
+        assert!(!Keywords::of(Kind::Json, "{}").unwrap().has_warnings());
+    }
+
+    /// Texts of which every format that is enforced refuses one.
+    const NO_FORMAT: [&str; 3] = ["\"\"", "\"~ ~\"", "\"(\""];
+
+    #[test]
+    fn the_formats_that_are_enforced_are_known() {
+        let compiler = byte_compiler().unwrap();
+        let is_enforced = |format: &str| {
+            let constraint = Constraint::Json(json!({"type": "string", "format": format}));
+            let grammar = constraint.compile(&compiler).unwrap();
+            let refuses = |text: &&str| constraint.verify(&grammar, text).is_err();
+            NO_FORMAT.iter().any(refuses)
+        };
+        for format in FORMATS {
+            assert!(is_enforced(format), "{format}");
+        }
+        for format in ["colour", "int32", "binary", "password", "byte", "double"] {
+            assert!(!is_enforced(format), "{format}");
+        }
     }
 }

@@ -25,7 +25,7 @@ const MAX_REFUSALS: usize = 50;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 it is enforced as a whole; 1 it is refused, or can't be read; 2 a flag is wrong.")]
+Exit codes: 0 it is enforced, warnings name keywords without effect; 1 it is refused, or can't be read; 2 a flag is wrong.")]
 pub(crate) struct CheckArgs {
     /// A JSON Schema, a regular expression, a grammar (EBNF, GBNF, Lark) or a structural tag; "-" is
     /// standard input
@@ -50,8 +50,14 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let mut report = format!("kind      {}\n", kind.name());
     let code = match compile(&compiler, kind, &text)? {
         Ok(grammar) => {
-            report += "enforced  all of it\n";
-            if let Some(keywords) = Keywords::of(kind, &text, &compiler) {
+            let keywords = Keywords::of(kind, &text);
+            report += match &keywords {
+                Some(keywords) if keywords.has_warnings() => {
+                    "enforced  all but what the warnings name\n"
+                }
+                _ => "enforced  all of it\n",
+            };
+            if let Some(keywords) = keywords {
                 report += &keywords.to_string();
             }
             let sample = shortest(&grammar)?;

@@ -4,6 +4,8 @@
 mod connect;
 mod events;
 mod own_server;
+mod trust;
+mod verifier;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use tokio::time::timeout;
 pub(crate) use connect::Server;
 pub(crate) use events::Events;
 pub(crate) use own_server::wants_certificate;
+pub(crate) use trust::TrustArgs;
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,8 +79,8 @@ impl Client {
     /// `/v1` at the end.
     ///
     /// # Errors
-    /// The URL or the key can't be one.
-    pub(crate) fn new(url: &str, api_key: Option<&str>) -> anyhow::Result<Self> {
+    /// The URL or the key can't be one, or `trust` names a file that can't be used.
+    pub(crate) fn new(url: &str, api_key: Option<&str>, trust: &TrustArgs) -> anyhow::Result<Self> {
         let authorization = match api_key {
             Some(key) => {
                 let value = HeaderValue::try_from(format!("Bearer {key}"));
@@ -87,8 +90,12 @@ impl Client {
             }
             None => None,
         };
+        let mut server = Server::parse(url)?;
+        if let Some(config) = trust.client_config()? {
+            server = server.with_tls(config);
+        }
         Ok(Self {
-            server: Arc::new(Server::parse(url)?),
+            server: Arc::new(server),
             authorization,
         })
     }

@@ -1,0 +1,95 @@
+//! Lines that are no messages: `/help` and the like.
+
+use std::path::PathBuf;
+
+/// For `/help`.
+pub(super) const HELP: &str = "\
+/clear           begin a new conversation
+/system TEXT     tell the model TEXT before the conversation; without TEXT nothing
+/schema FILE     hold every answer to the JSON Schema in FILE; without FILE they are free
+/help            this
+/exit            end, as Ctrl-D does
+Ctrl-C stops an answer. A line that begins with a space is a message, whatever follows.";
+
+/// A line that is no message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    Clear,
+    /// What the model is told before the conversation.
+    System(Option<String>),
+    /// The file of a schema for all answers.
+    Schema(Option<PathBuf>),
+    Help,
+    Exit,
+    /// It begins as a command does, and is none.
+    Unknown(String),
+}
+
+impl Command {
+    /// The command that a line is; `None` for a message.
+    pub(super) fn parse(line: &str) -> Option<Self> {
+        let (name, rest) = match line.split_once(char::is_whitespace) {
+            Some((name, rest)) => (name, rest.trim()),
+            None => (line, ""),
+        };
+        if !name.starts_with('/') {
+            return None;
+        }
+        let rest = (!rest.is_empty()).then(|| rest.to_owned());
+        Some(match (name, rest) {
+            ("/clear", None) => Self::Clear,
+            ("/system", text) => Self::System(text),
+            ("/schema", file) => Self::Schema(file.map(PathBuf::from)),
+            ("/help" | "/?", None) => Self::Help,
+            ("/exit" | "/quit" | "/bye", None) => Self::Exit,
+            _ => Self::Unknown(name.to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_messages_are_told_apart() {
+        for message in ["Hi", "", " /clear", "1/2"] {
+            assert_eq!(Command::parse(message), None, "{message}");
+        }
+        for (line, command) in [
+            ("/clear", Command::Clear),
+            ("/clear  ", Command::Clear),
+            ("/exit", Command::Exit),
+            ("/quit", Command::Exit),
+            ("/system", Command::System(None)),
+            (
+                "/system  Be brief. ",
+                Command::System(Some("Be brief.".to_owned())),
+            ),
+            ("/schema", Command::Schema(None)),
+            (
+                "/schema my car.json",
+                Command::Schema(Some("my car.json".into())),
+            ),
+            ("/clear all", Command::Unknown("/clear".to_owned())),
+            (
+                "/etc/passwd says",
+                Command::Unknown("/etc/passwd".to_owned()),
+            ),
+        ] {
+            assert_eq!(Command::parse(line), Some(command), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_command_is_in_the_help() {
+        for name in ["/clear", "/system", "/schema", "/help", "/exit"] {
+            let line = HELP.lines().find(|line| line.starts_with(name));
+            assert!(line.is_some(), "{name}");
+            assert!(
+                !matches!(Command::parse(name), Some(Command::Unknown(_))),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `reasoning_effort`: how much a model thinks before it answers.
+//!
+//! A chat template that reads `reasoning_effort` decides by itself; other models are held to a budget of
+//! tokens. On a model that doesn't think, an effort has no effect.
+
+use serde_json::{Map, Value};
+
+use super::fields::Fields;
+use crate::error::ValidationError;
+
+/// The field, and the variable of chat templates.
+pub(super) const REASONING_EFFORT: &str = "reasoning_effort";
+
+/// The values of `reasoning_effort`, as chat templates get them.
+pub(crate) const REASONING_EFFORTS: [&str; 7] =
+    ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// Budgets of thinking, in tokens.
+const BUDGETS: [(&str, u32); 3] = [("low", 1024), ("medium", 4096), ("high", 16_384)];
+
+/// Variables by which chat templates switch thinking off: Qwen's and GLM's, DeepSeek's.
+const THINKING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
+
+/// Takes `reasoning_effort`.
+///
+/// # Errors
+/// It is none of [`REASONING_EFFORTS`].
+pub(super) fn take(fields: &mut Fields) -> Result<Option<String>, ValidationError> {
+    let effort: Option<String> = fields.take(REASONING_EFFORT)?;
+    match effort {
+        Some(effort) if !REASONING_EFFORTS.contains(&effort.as_str()) => {
+            let names = REASONING_EFFORTS.join(", ");
+            let message = format!("{REASONING_EFFORT} must be one of {names}");
+            Err(ValidationError::field(REASONING_EFFORT, effort, message))
+        }
+        effort => Ok(effort),
+    }
+}
+
+/// True if thinking is off: for `none`, and for `minimal` unless the template reads an effort.
+fn is_off(effort: &str, template_reads_it: bool) -> bool {
+    effort == "none" || effort == "minimal" && !template_reads_it
+}
+
+/// Switches thinking off in a template's variables, if their effort says so. A variable that the request
+/// sets itself stays.
+pub(super) fn switch_thinking(variables: &mut Map<String, Value>, template_reads_it: bool) {
+    let effort = variables.get(REASONING_EFFORT).and_then(Value::as_str);
+    if effort.is_some_and(|effort| is_off(effort, template_reads_it)) {
+        for name in THINKING_SWITCHES {
+            variables.entry(name).or_insert(Value::Bool(false));
+        }
+    }
+}
+
+/// The budget of thinking that a template's variables ask for; `None` is unbounded.
+pub(super) fn thinking_token_budget(
+    variables: &Map<String, Value>,
+    template_reads_it: bool,
+) -> Option<u32> {
+    let effort = variables.get(REASONING_EFFORT)?.as_str()?;
+    if is_off(effort, template_reads_it) {
+        return Some(0);
+    }
+    let budget = BUDGETS.iter().find(|(name, _)| *name == effort);
+    budget
+        .filter(|_| !template_reads_it)
+        .map(|(_, budget)| *budget)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_effort_is_a_switch_or_a_budget() {
+        let (off, free) = (Some(0), None);
+        for (effort, without, with) in [
+            ("none", off, off),
+            ("minimal", off, free),
+            ("low", Some(1024), free),
+            ("medium", Some(4096), free),
+            ("high", Some(16_384), free),
+            ("xhigh", free, free),
+            ("max", free, free),
+        ] {
+            for (reads, expected) in [(false, without), (true, with)] {
+                let mut variables = Map::new();
+                variables.insert(REASONING_EFFORT.to_owned(), effort.into());
+                let budget = thinking_token_budget(&variables, reads);
+                assert_eq!(budget, expected, "{effort} {reads}");
+                switch_thinking(&mut variables, reads);
+                let is_off = variables.get("enable_thinking") == Some(&json!(false));
+                assert_eq!(is_off, expected == off, "{effort} {reads}");
+            }
+        }
+        assert_eq!(thinking_token_budget(&Map::new(), false), None);
+    }
+
+    #[test]
+    fn a_switch_of_the_request_stays() {
+        let mut variables = Map::new();
+        variables.insert(REASONING_EFFORT.to_owned(), "none".into());
+        variables.insert("enable_thinking".to_owned(), true.into());
+        switch_thinking(&mut variables, false);
+        assert_eq!(variables["enable_thinking"], true);
+        assert_eq!(variables["thinking"], false);
+    }
+}

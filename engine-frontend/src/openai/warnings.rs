@@ -1,0 +1,106 @@
+//! Parts of a request that have no effect, told to whoever sent it: in a header, in the log, and on
+//! request in the answer.
+
+use crate::error::cut_short;
+
+/// Most warnings about one request.
+const MAX_WARNINGS: usize = 16;
+/// Longest value of the header in bytes, without what is said of warnings left out.
+const MAX_HEADER_BYTES: usize = 2048;
+
+/// Warnings about one request, at most 16.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Warnings(Vec<Warning>);
+
+/// A part of a request that has no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Warning {
+    field: String,
+    message: String,
+}
+
+impl Warnings {
+    /// Adds one, unless there are enough. `message` is what follows the field's name.
+    pub(super) fn push(&mut self, field: &str, message: &str) {
+        if self.0.len() < MAX_WARNINGS {
+            self.0.push(Warning {
+                field: cut_short(field),
+                message: cut_short(message),
+            });
+        }
+    }
+
+    /// Adds others.
+    pub(super) fn extend(&mut self, others: Self) {
+        let left = MAX_WARNINGS.saturating_sub(self.0.len());
+        self.0.extend(others.0.into_iter().take(left));
+    }
+
+    /// Gives fields other names.
+    pub(super) fn rename(&mut self, name: impl Fn(&str) -> String) {
+        for warning in &mut self.0 {
+            warning.field = name(&warning.field);
+        }
+    }
+
+    /// The warnings as sentences, each beginning with its field.
+    pub fn texts(&self) -> Vec<String> {
+        let texts = self.0.iter();
+        texts.map(|w| format!("{}{}", w.field, w.message)).collect()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A header's value: the warnings in printable ASCII, with escapes for everything else, `; ` between
+    /// them. Those that don't fit are counted.
+    pub fn to_header(&self) -> String {
+        let mut value = String::new();
+        for (i, warning) in self.texts().iter().enumerate() {
+            let escaped: String = warning
+                .chars()
+                .flat_map(|c| match c {
+                    ' '..='~' => vec![c],
+                    other => other.escape_unicode().collect(),
+                })
+                .collect();
+            if value.len() + escaped.len() > MAX_HEADER_BYTES {
+                let left = self.0.len() - i;
+                let between = if i == 0 { "" } else { "; " };
+                value += &format!("{between}and {left} more");
+                break;
+            }
+            if i > 0 {
+                value.push_str("; ");
+            }
+            value.push_str(&escaped);
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_bounded_and_printable() {
+        let mut warnings = Warnings::default();
+        assert!(warnings.is_empty());
+        warnings.push("f", ": a\r\nb\u{e9}");
+        assert_eq!(warnings.to_header(), "f: a\\u{d}\\u{a}b\\u{e9}");
+        warnings.push("g", "");
+        assert_eq!(warnings.to_header(), "f: a\\u{d}\\u{a}b\\u{e9}; g");
+        for _ in 0..100 {
+            warnings.push(&"x".repeat(1 << 20), "");
+        }
+        assert_eq!(warnings.texts().len(), MAX_WARNINGS);
+        let header = warnings.to_header();
+        assert!(header.len() < MAX_HEADER_BYTES + 20, "{}", header.len());
+        let shown = header.matches("xxx...").count();
+        let left = format!("; and {} more", MAX_WARNINGS - 2 - shown);
+        assert!(header.ends_with(&left), "{header}");
+    }
+}
