@@ -497,6 +497,54 @@ fn a_hostile_request_id_cannot_forge_a_log() {
     }
 }
 
+#[test]
+fn each_answer_counts_for_the_limits_of_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.jsonl");
+    let alice = json!({"requests_per_minute": 5});
+    let bob = json!({"max_concurrent_requests": 3});
+    let lines = [(ALICE, "alice", alice), (BOB, "bob", bob)];
+    let lines = lines.map(|(key, name, limits)| key_line(name, key, "inference", &limits));
+    std::fs::write(&path, lines.concat()).unwrap();
+    let server = start_with_keys(&path, &[]);
+    let post = |key: &str, path: &str, body: &Value| {
+        ask(&server.address, key, "POST", path, &body.to_string()).finish()
+    };
+    let prompts = |prompts: Value, n: u32| json!({"prompt": prompts, "n": n, "max_tokens": 1});
+    let completions = "/v1/completions";
+    let refused = |key: &str, path: &str, body: &Value, limit: &str, num_answers: &str| {
+        let answer = post(key, path, body);
+        assert_eq!(answer.status, 429, "{answer:?}");
+        let error = answer.error();
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(limit), "{message}");
+        assert!(message.contains(num_answers), "{message}");
+        assert!(answer.headers.contains_key("retry-after"));
+    };
+    // `n` answers to each of the prompts.
+    let four = prompts(json!(["a", "b"]), 2);
+    let limit = "max_concurrent_requests of 3";
+    refused(BOB, completions, &four, limit, "4 answers");
+    let mut chat = long_stream("a", 1);
+    chat["n"] = json!(9);
+    refused(BOB, CHAT, &chat, limit, "9 answers");
+    // Places of what was refused, and of what has ended, are free again.
+    for _ in 0..3 {
+        let three = prompts(json!(["a", "b", "c"]), 1);
+        eventually("the places are free", || {
+            post(BOB, completions, &three).status == 200
+        });
+    }
+    let limit = "requests_per_minute of 5";
+    refused(
+        ALICE,
+        completions,
+        &prompts(json!("a"), 100),
+        limit,
+        "100 answers",
+    );
+}
+
 /// Requests that wait in the core, as the key `two` sees them.
 fn num_waiting(server: &Server) -> f64 {
     let metrics = ask(&server.address, "two", "GET", "/metrics", "").finish();
