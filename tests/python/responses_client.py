@@ -137,14 +137,12 @@ after = client.chat.completions.create(
 )
 assert after.choices[0].finish_reason, after
 
-# What needs a store, or tools of the server's own, is refused by name.
+# What needs a stored conversation, or tools of the server's own, is refused by name.
 for name, value in [
-    ("store", True),
     ("previous_response_id", "resp_1"),
     ("background", True),
     ("truncation", "auto"),
-    ("tools", [{"type": "web_search"}]),
-    ("max_tool_calls", 1),
+    ("tools", [{"type": "file_search", "vector_store_ids": ["vs_1"]}]),
     ("input", [{"type": "item_reference", "id": "msg_1"}]),
 ]:
     try:

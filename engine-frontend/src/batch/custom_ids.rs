@@ -22,7 +22,7 @@ impl CustomIds {
         if !self.seen.insert(self.hasher.hash_one(custom_id)) {
             self.num_duplicates += 1;
             self.first_duplicate
-                .get_or_insert_with(|| cut_short(custom_id).into());
+                .get_or_insert_with(|| cut_short(custom_id));
         }
     }
 

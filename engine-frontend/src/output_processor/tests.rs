@@ -356,7 +356,7 @@ async fn a_refused_grammar_is_the_fault_of_its_field() {
     assert_eq!(error.status_code(), 400);
     assert_eq!(
         error.to_string(),
-        "guided_json: schema, at `#/not`: too large (parameter=guided_json)"
+        "guided_json: schema, at `#/not`: too large"
     );
     assert_eq!(fixture.queue.get().await, Err(error));
 }
