@@ -22,6 +22,7 @@ pub type RequestId = Arc<str>;
 pub struct Request {
     request_id: RequestId,
     client_index: u32,
+    owner: u64,
     priority: i64,
     arrival_time: f64,
     sampling_params: Arc<SamplingParams>,
@@ -144,6 +145,7 @@ impl Request {
             arrival_time,
             cache_salt,
             client_index,
+            owner,
             priority,
             external_req_id: _,
             trace_headers: _,
@@ -158,6 +160,7 @@ impl Request {
         Self {
             request_id: request_id.into(),
             client_index,
+            owner,
             priority,
             arrival_time,
             sampling_params: Arc::new(sampling_params),
@@ -192,6 +195,11 @@ impl Request {
     /// Which frontend gets the outputs.
     pub fn client_index(&self) -> u32 {
         self.client_index
+    }
+
+    /// The client that asked. Owners take turns.
+    pub fn owner(&self) -> u64 {
+        self.owner
     }
 
     /// Lower runs earlier, under the priority policy.

@@ -298,6 +298,7 @@ impl InputProcessor {
                 sampling_params: params,
                 arrival_time: unix_time(request.arrival),
                 cache_salt: request.cache_salt,
+                owner: request.owner,
                 priority: request.priority,
                 trace_headers: request.trace_headers,
                 reasoning_ended,

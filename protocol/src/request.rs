@@ -29,6 +29,8 @@ pub struct EngineCoreRequest {
     pub cache_salt: Option<String>,
     /// Which frontend gets the outputs.
     pub client_index: u32,
+    /// The client that asked, as the frontend tells clients apart: owners take turns in the scheduler.
+    pub owner: u64,
     /// Lower runs earlier, under the priority policy.
     pub priority: i64,
     /// Distributed-tracing headers, for logs.

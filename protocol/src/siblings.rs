@@ -104,6 +104,7 @@ impl Sibling {
             arrival_time: self.arrival_time,
             cache_salt: before.cache_salt.clone(),
             client_index: before.client_index,
+            owner: before.owner,
             priority: before.priority,
             trace_headers: before.trace_headers.clone(),
             reasoning_ended: self.reasoning_ended,
@@ -118,6 +119,7 @@ impl EngineCoreRequest {
         let params = &other.sampling_params;
         self.external_req_id.is_some() == other.external_req_id.is_some()
             && self.cache_salt == other.cache_salt
+            && self.owner == other.owner
             && self.priority == other.priority
             && self.trace_headers == other.trace_headers
             && *params

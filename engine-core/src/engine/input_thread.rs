@@ -124,6 +124,13 @@ impl SiblingBefore {
     }
 }
 
+/// An owner told from those of other frontends, which number theirs alike. The first frontend's stay.
+fn owner_across_clients(client_index: u32, owner: u64) -> u64 {
+    /// Odd and large, so that products of small numbers are far apart.
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    owner.wrapping_add(u64::from(client_index).wrapping_mul(SPREAD))
+}
+
 /// Tells the busy loop that a client left, however its thread ended.
 struct Leave<'a> {
     context: &'a InputContext,
@@ -226,6 +233,7 @@ impl InputContext {
         before: &mut SiblingBefore,
     ) -> Result<Request, RequestError> {
         request.client_index = client_index;
+        request.owner = owner_across_clients(client_index, request.owner);
         let is_prompt_checked = before.prompt.as_ref().is_some_and(|p| p.is_of(&request));
         self.check_token_ids(&request, is_prompt_checked)
             .map_err(|message| RequestError {

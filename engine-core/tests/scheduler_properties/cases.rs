@@ -19,6 +19,8 @@ pub(crate) struct Case {
     pub(crate) block_size: u32,
     pub(crate) enable_prefix_caching: bool,
     pub(crate) max_model_len: u32,
+    /// Clients that take turns.
+    num_owners: u64,
 }
 
 /// Limits that a scheduler accepts, most of them tight.
@@ -29,11 +31,12 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
         any::<bool>(),
         any::<bool>(),
         prop_oneof![Just(0.0), 0.0..0.6],
+        1u64..4,
     );
     (sizes, limits, admission).prop_map(|(sizes, limits, admission)| {
         let (block_size, max_model_len, extra_blocks, enable_prefix_caching) = sizes;
         let (max_num_seqs, extra_tokens, threshold, enable_chunked_prefill) = limits;
-        let (fcfs, scheduler_reserve_full_isl, watermark) = admission;
+        let (fcfs, scheduler_reserve_full_isl, watermark, num_owners) = admission;
         let least_tokens = match enable_chunked_prefill {
             true => max_num_seqs,
             false => max_num_seqs.max(max_model_len),
@@ -57,6 +60,7 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
             block_size,
             enable_prefix_caching,
             max_model_len,
+            num_owners,
         }
     })
 }
@@ -74,6 +78,7 @@ pub(crate) struct RequestSpec {
     priority: i64,
     arrival_time: f64,
     skip_reading_prefix_cache: bool,
+    owner: u64,
 }
 
 /// A request that `case` can serve. Prompts come from few, so that prefixes are shared.
@@ -87,11 +92,17 @@ pub(crate) fn request_spec(case: &Case) -> impl Strategy<Value = RequestSpec> + 
         0usize..4,
         0u64..3,
     );
-    let rest = (0u8..6, -1i64..2, 0u8..3, prop::bool::weighted(0.1));
+    let rest = (
+        0u8..6,
+        -1i64..2,
+        0u8..3,
+        prop::bool::weighted(0.1),
+        0..case.num_owners,
+    );
     (prompt, ends, rest).prop_map(move |(prompt, ends, rest)| {
         let (len, kind, branch_at) = prompt;
         let (max_tokens, min_tokens, ignore_eos, num_replayed, seed) = ends;
-        let (salt, priority, arrival, skip_reading_prefix_cache) = rest;
+        let (salt, priority, arrival, skip_reading_prefix_cache, owner) = rest;
         let token = |at| {
             if at < branch_at {
                 100 + at
@@ -110,6 +121,7 @@ pub(crate) fn request_spec(case: &Case) -> impl Strategy<Value = RequestSpec> + 
             priority: if fcfs { 0 } else { priority },
             arrival_time: f64::from(arrival),
             skip_reading_prefix_cache,
+            owner,
         }
     })
 }
@@ -139,6 +151,7 @@ impl RequestSpec {
             cache_salt: self.cache_salt.clone(),
             client_index: index as u32 % 3,
             priority: self.priority,
+            owner: self.owner,
             ..EngineCoreRequest::default()
         }
     }

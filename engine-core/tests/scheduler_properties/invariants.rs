@@ -105,10 +105,11 @@ pub(crate) fn check_pool(case: &Case, scheduler: &Scheduler) {
     assert_eq!(distinct.len(), places.len(), "a request is in one place");
     assert_eq!(scheduler.num_unfinished_requests(), places.len());
     if case.config.policy == SchedulingPolicy::Priority {
-        let keys = scheduler
-            .waiting()
-            .map(|request| (request.priority(), request.arrival_time()));
-        assert!(keys.is_sorted());
+        let keys = scheduler.waiting().map(|request| {
+            let owner = request.owner();
+            (owner, request.priority(), request.arrival_time())
+        });
+        assert!(keys.is_sorted(), "each owner's requests are in its order");
     }
     for request in scheduler.waiting() {
         assert_eq!(request.num_computed_tokens(), 0);

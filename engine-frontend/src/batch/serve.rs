@@ -80,6 +80,7 @@ impl LineServing {
             default_seed: Some(mix(self.seed, number)),
             trace_headers: Vec::new(),
             caller_salt: None,
+            owner: 0,
             usage: Arc::default(),
         };
         let served = match ApiRequest::from_json(request.url, request.body) {

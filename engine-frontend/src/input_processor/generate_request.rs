@@ -129,6 +129,8 @@ pub struct GenerateRequest {
     pub priority: i64,
     /// Requests with different salts share no cached prefix.
     pub cache_salt: Option<String>,
+    /// The client that asked: where requests wait, clients take turns.
+    pub owner: u64,
     /// Distributed-tracing headers.
     pub trace_headers: Shared<[(String, String)]>,
     /// Whether the model's thinking is told apart from its answer, where the model thinks.
@@ -275,6 +277,7 @@ impl GenerateRequest {
             truncation_side: TruncationSide::default(),
             priority: 0,
             cache_salt: None,
+            owner: 0,
             trace_headers: Shared::default(),
             separate_reasoning: false,
             constraint_field: None,

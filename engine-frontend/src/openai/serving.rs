@@ -44,6 +44,8 @@ pub struct RequestContext {
     /// Keeps the request's cached prefixes from callers with another one, whatever its own
     /// `cache_salt` is.
     pub caller_salt: Option<Arc<str>>,
+    /// See [`GenerateRequest::owner`].
+    pub owner: u64,
     /// Counts the request's tokens as they come.
     pub usage: Arc<TokenUsage>,
 }
@@ -235,6 +237,7 @@ impl OpenAIServing {
             params.seed = params.seed.or(context.default_seed);
             request.trace_headers = trace_headers.clone();
             request.cache_salt = context.cache_salt(request.cache_salt.take());
+            request.owner = context.owner;
         }
         let usage = Some(context.usage.clone());
         Ok(self.engine.generate_all(requests, usage).await?)
@@ -375,6 +378,7 @@ mod tests {
                 default_seed: None,
                 trace_headers: Vec::new(),
                 caller_salt: callers.map(Arc::from),
+                owner: 0,
                 usage: Arc::default(),
             };
             context.cache_salt(own.map(str::to_owned))
@@ -396,6 +400,7 @@ mod tests {
             default_seed: None,
             trace_headers: Vec::new(),
             caller_salt: Some("a1".into()),
+            owner: 5,
             usage: Arc::default(),
         };
         let body = serde_json::json!({"prompt": "seven b", "n": 2, "max_tokens": 9});
@@ -408,6 +413,7 @@ mod tests {
                 for _ in 0..2 {
                     let request = core.added().await;
                     assert_eq!(request.cache_salt.as_deref(), Some("a1"));
+                    assert_eq!(request.owner, 5);
                     core.send(vec![output(&request.request_id, "abc", None)]);
                 }
                 while usage.completion_tokens() < 6 {

@@ -38,6 +38,7 @@ async fn complete(serving: &OpenAIServing, core: &mut FakeCore) {
             format!("00-{TRACE_ID}-{PARENT_ID}-01"),
         )],
         caller_salt: None,
+        owner: 0,
         usage: Arc::default(),
     };
     let answer = serving.create_completion(&request, &context);

@@ -250,7 +250,7 @@ mod tests {
         let key = keys.find(b"a-key").unwrap();
         assert!(key.has(Scope::Inference) && !key.has(Scope::Metrics) && !key.has(Scope::Admin));
         let now = Instant::now();
-        assert!(key.usage.begin(&key.limits, now).is_ok());
+        assert!(key.usage.begin(&key.limits, 1, now).is_ok());
 
         std::fs::write(&path, "{\"name\": ").unwrap();
         let error = keys.reload().unwrap_err().to_string();
@@ -262,7 +262,7 @@ mod tests {
         assert!(keys.find(b"b-key").is_none() && keys.find(b"c-key").is_some());
         // What was taken before is still taken.
         let key = keys.find(b"a-key").unwrap();
-        assert!(key.usage.begin(&key.limits, now).is_err());
+        assert!(key.usage.begin(&key.limits, 1, now).is_err());
 
         std::fs::remove_file(&path).unwrap();
         assert!(keys.reload().is_err() && keys.find(b"c-key").is_some());

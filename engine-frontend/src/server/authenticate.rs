@@ -1,6 +1,7 @@
 //! Who asks, and whether they may.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
@@ -79,9 +80,8 @@ pub(super) async fn authenticate(
         }
         (Need::Key(_) | Need::AnyKey, Some(key)) => key,
     };
-    if let Err(refusal) = key.usage.begin(&key.limits, Instant::now()) {
-        app.metrics.record_rejection(refusal.limit);
-        return refuse(&request, too_many(refusal));
+    if let Some(refusal) = count_answers(&app, &record, 1) {
+        return refuse(&request, refusal);
     }
     let running = RunningRequest { key, record };
     let response = next.run(request).await;
@@ -96,6 +96,26 @@ pub(super) fn key(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(BEARER).then_some(key)
 }
 
+/// Counts `num_more` answers to a request for its key. They are refused together.
+pub(super) fn count_answers(
+    app: &AppState,
+    record: &RequestRecord,
+    num_more: u32,
+) -> Option<Response> {
+    let key = record.key.get().filter(|_| num_more > 0)?;
+    match key.usage.begin(&key.limits, num_more, Instant::now()) {
+        Ok(()) => {
+            record.num_answers.fetch_add(num_more, Ordering::Relaxed);
+            None
+        }
+        Err(refusal) => {
+            app.metrics.record_rejection(refusal.limit);
+            let num_answers = record.num_answers.load(Ordering::Relaxed);
+            Some(too_many(refusal, num_answers.saturating_add(num_more)))
+        }
+    }
+}
+
 /// A request that counts for its key until its answer is over.
 #[derive(Debug)]
 struct RunningRequest {
@@ -107,7 +127,9 @@ impl Drop for RunningRequest {
     fn drop(&mut self) {
         let usage = &self.record.usage;
         let tokens = usage.prompt_tokens() + usage.completion_tokens();
-        self.key.usage.end(&self.key.limits, tokens, Instant::now());
+        let num_answers = self.record.num_answers.load(Ordering::Relaxed);
+        let (key, now) = (&self.key, Instant::now());
+        key.usage.end(&key.limits, num_answers, tokens, now);
     }
 }
 
@@ -140,14 +162,21 @@ pub(super) fn forbidden(scope: Scope) -> Response {
     ApiError::new(StatusCode::FORBIDDEN, message).into_response()
 }
 
-fn too_many(refusal: Refusal) -> Response {
+fn too_many(refusal: Refusal, num_answers: u32) -> Response {
     let Refusal {
         limit,
         value,
         retry_after,
     } = refusal;
-    let message =
-        format!("the key has reached its limit {limit} of {value}; try again in {retry_after} s");
+    let message = match num_answers {
+        1 => format!(
+            "the key has reached its limit {limit} of {value}; try again in {retry_after} s"
+        ),
+        _ => format!(
+            "the key has reached its limit {limit} of {value}, for which the request's {num_answers} \
+             answers count one by one; ask for fewer, or try again in {retry_after} s"
+        ),
+    };
     let mut response = ApiError::new(StatusCode::TOO_MANY_REQUESTS, message).into_response();
     response
         .headers_mut()

@@ -1,5 +1,6 @@
 //! Whose request it is, and from which memory it is served.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -10,10 +11,28 @@ use super::api_keys::ApiKey;
 use super::connections::Connection;
 use super::memory::{Budget, Share};
 use super::parse::BodyParser;
+use super::request_record::ClientAddress;
 use super::state::AppState;
 
 /// Bytes of memory that the values of a body may take whose client has no key, where there are keys.
 const MAX_STRANGERS_VALUE_BYTES: usize = 8 << 20;
+
+/// Tells the client of a request from others, for their turns in the scheduler: by its key, else by its
+/// address, of which an IPv6 network of 64 bits is one. Clients of a Unix domain socket or behind a
+/// proxy are one.
+pub(super) fn owner(request: &Request) -> u64 {
+    if let Some(key) = request.extensions().get::<Arc<ApiKey>>() {
+        return key.id();
+    }
+    match request.extensions().get::<ClientAddress>() {
+        Some(ClientAddress(IpAddr::V4(address))) => u64::from(address.to_bits()),
+        Some(ClientAddress(IpAddr::V6(address))) => match address.to_ipv4_mapped() {
+            Some(address) => u64::from(address.to_bits()),
+            None => (address.to_bits() >> 64) as u64,
+        },
+        None => 0,
+    }
+}
 
 /// What the requests of one kind of client share.
 #[derive(Debug)]

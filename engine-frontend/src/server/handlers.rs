@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::api_keys::ApiKey;
+use super::authenticate::count_answers;
 use super::body::{BodyLimits, read_json};
-use super::client::Client;
+use super::client::{Client, owner};
 use super::connections::Busy;
 use super::error::{ApiError, held_json, json as json_response};
 use super::memory::Share;
@@ -41,6 +42,9 @@ pub(super) async fn completions(State(app): App, request: Request) -> Result<Res
         false => CompletionRequest::from_json,
     };
     let (mut request, share) = call.json(request, read).await?;
+    if let Some(refusal) = call.count_answers(request.num_sequences()) {
+        return Ok(refusal);
+    }
     call.apply_flags(&mut request.common);
     let warnings = call.warn(&request.common.warnings);
     if request.common.stream {
@@ -65,6 +69,9 @@ pub(super) async fn chat_completions(
         false => ChatCompletionRequest::from_json,
     };
     let (mut request, share) = call.json(request, read).await?;
+    if let Some(refusal) = call.count_answers(request.common.n.unwrap_or(1) as usize) {
+        return Ok(refusal);
+    }
     call.apply_flags(&mut request.common);
     let warnings = call.warn(&request.common.warnings);
     if request.common.stream {
@@ -132,6 +139,7 @@ struct Call<'a> {
     deadline: Option<Instant>,
     load: LoadGuard,
     client: Client,
+    record: Arc<RequestRecord>,
     /// `None` in tests alone.
     busy: Option<Busy>,
 }
@@ -140,6 +148,7 @@ impl<'a> Call<'a> {
     fn begin(app: &'a AppState, request: &Request) -> Self {
         let id = request.extensions().get::<RequestId>();
         let key = request.extensions().get::<Arc<ApiKey>>();
+        let record = RequestRecord::of(request);
         Self {
             app,
             context: RequestContext {
@@ -151,7 +160,8 @@ impl<'a> Call<'a> {
                     None => Vec::new(),
                 },
                 caller_salt: key.and_then(|key| key.cache_salt.clone()),
-                usage: RequestRecord::of(request).usage.clone(),
+                owner: owner(request),
+                usage: record.usage.clone(),
             },
             deadline: match app.args.request_timeout {
                 std::time::Duration::ZERO => None,
@@ -159,6 +169,7 @@ impl<'a> Call<'a> {
             },
             load: app.load.enter(),
             client: Client::of(request, app),
+            record,
             busy: request.extensions().get::<Busy>().cloned(),
         }
     }
@@ -194,6 +205,12 @@ impl<'a> Call<'a> {
             patience: args.client_timeout,
         };
         read_json(&self.client, limits, &parts.headers, body, make).await
+    }
+
+    /// Counts the answers after the first for the request's key, which has counted the request itself.
+    fn count_answers(&self, num_answers: usize) -> Option<Response> {
+        let num_more = u32::try_from(num_answers.saturating_sub(1)).unwrap_or(u32::MAX);
+        count_answers(self.app, &self.record, num_more)
     }
 
     /// What flags of the server decide for all requests.

@@ -1,4 +1,5 @@
-//! How much a key may ask for: requests and tokens a minute, and requests at the same time.
+//! How much a key may ask for: requests and tokens a minute, and requests at the same time. Each answer to a
+//! request counts as one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -37,11 +38,17 @@ pub(super) struct Refusal {
 }
 
 impl KeyUsage {
-    /// Counts a request that begins `now`. [`Self::end`] must follow, unless it is refused.
-    pub(super) fn begin(&self, limits: &KeyLimits, now: Instant) -> Result<(), Refusal> {
+    /// Counts answers that begin `now`, all or none; at least 1. [`Self::end`] must follow, unless they are
+    /// refused.
+    pub(super) fn begin(
+        &self,
+        limits: &KeyLimits,
+        num_answers: u32,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         let mut taken = self.taken();
         if let Some(value) = limits.max_concurrent_requests
-            && taken.in_flight >= value
+            && taken.in_flight.saturating_add(num_answers) > value
         {
             return Err(Refusal {
                 limit: "max_concurrent_requests",
@@ -50,7 +57,7 @@ impl KeyUsage {
             });
         }
         if let Some(value) = limits.requests_per_minute {
-            let room = taken.requests.wait(value, 1.0, now);
+            let room = taken.requests.wait(value, f64::from(num_answers), now);
             room.map_err(|retry_after| Refusal {
                 limit: "requests_per_minute",
                 value,
@@ -66,17 +73,17 @@ impl KeyUsage {
                 retry_after,
             })?;
         }
-        taken.in_flight += 1;
+        taken.in_flight = taken.in_flight.saturating_add(num_answers);
         if limits.requests_per_minute.is_some() {
-            taken.requests.spent += 1.0;
+            taken.requests.spent += f64::from(num_answers);
         }
         Ok(())
     }
 
-    /// Counts the end of a request that took `tokens`, prompt and answer together.
-    pub(super) fn end(&self, limits: &KeyLimits, tokens: u64, now: Instant) {
+    /// Counts the end of a request with as many answers that took `tokens`, prompt and answers together.
+    pub(super) fn end(&self, limits: &KeyLimits, num_answers: u32, tokens: u64, now: Instant) {
         let mut taken = self.taken();
-        taken.in_flight = taken.in_flight.saturating_sub(1);
+        taken.in_flight = taken.in_flight.saturating_sub(num_answers);
         if let Some(value) = limits.tokens_per_minute {
             taken.tokens.refill(value, now);
             taken.tokens.spent += f64::from(u32::try_from(tokens).unwrap_or(u32::MAX));
@@ -155,23 +162,23 @@ mod tests {
         let usage = KeyUsage::default();
         let start = Instant::now();
         for _ in 0..3 {
-            assert_eq!(usage.begin(&limits, start), Ok(()));
+            assert_eq!(usage.begin(&limits, 1, start), Ok(()));
         }
         let wait = |seconds| refused("requests_per_minute", 3, seconds);
-        assert_eq!(usage.begin(&limits, start), wait(20));
+        assert_eq!(usage.begin(&limits, 1, start), wait(20));
         // What was refused was not counted.
-        assert_eq!(usage.begin(&limits, start), wait(20));
+        assert_eq!(usage.begin(&limits, 1, start), wait(20));
         let later = start + Duration::from_secs(19);
-        assert_eq!(usage.begin(&limits, later), wait(1));
+        assert_eq!(usage.begin(&limits, 1, later), wait(1));
         let later = start + Duration::from_secs(20);
-        assert_eq!(usage.begin(&limits, later), Ok(()));
-        assert_eq!(usage.begin(&limits, later), wait(20));
+        assert_eq!(usage.begin(&limits, 1, later), Ok(()));
+        assert_eq!(usage.begin(&limits, 1, later), wait(20));
         // A long rest saves no more than a minute's worth.
         let later = start + Duration::from_secs(3600);
         for _ in 0..3 {
-            assert_eq!(usage.begin(&limits, later), Ok(()));
+            assert_eq!(usage.begin(&limits, 1, later), Ok(()));
         }
-        assert_eq!(usage.begin(&limits, later), wait(20));
+        assert_eq!(usage.begin(&limits, 1, later), wait(20));
     }
 
     #[test]
@@ -182,17 +189,17 @@ mod tests {
         };
         let usage = KeyUsage::default();
         let start = Instant::now();
-        assert_eq!(usage.begin(&limits, start), Ok(()));
-        usage.end(&limits, 59, start);
+        assert_eq!(usage.begin(&limits, 1, start), Ok(()));
+        usage.end(&limits, 1, 59, start);
         // One is left, so that any request may begin.
-        assert_eq!(usage.begin(&limits, start), Ok(()));
-        usage.end(&limits, 91, start);
+        assert_eq!(usage.begin(&limits, 1, start), Ok(()));
+        usage.end(&limits, 1, 91, start);
         let wait = |seconds| refused("tokens_per_minute", 60, seconds);
-        assert_eq!(usage.begin(&limits, start), wait(90));
+        assert_eq!(usage.begin(&limits, 1, start), wait(90));
         let later = start + Duration::from_secs(89);
-        assert_eq!(usage.begin(&limits, later), wait(1));
+        assert_eq!(usage.begin(&limits, 1, later), wait(1));
         let later = start + Duration::from_secs(91);
-        assert_eq!(usage.begin(&limits, later), Ok(()));
+        assert_eq!(usage.begin(&limits, 1, later), Ok(()));
     }
 
     #[test]
@@ -203,14 +210,38 @@ mod tests {
         };
         let usage = KeyUsage::default();
         let now = Instant::now();
-        assert_eq!(usage.begin(&limits, now), Ok(()));
-        assert_eq!(usage.begin(&limits, now), Ok(()));
+        assert_eq!(usage.begin(&limits, 1, now), Ok(()));
+        assert_eq!(usage.begin(&limits, 1, now), Ok(()));
         assert_eq!(
-            usage.begin(&limits, now),
+            usage.begin(&limits, 1, now),
             refused("max_concurrent_requests", 2, 1)
         );
-        usage.end(&limits, 1_000_000, now);
-        assert_eq!(usage.begin(&limits, now), Ok(()));
+        usage.end(&limits, 1, 1_000_000, now);
+        assert_eq!(usage.begin(&limits, 1, now), Ok(()));
+    }
+
+    #[test]
+    fn answers_count_all_or_none() {
+        let limits = KeyLimits {
+            requests_per_minute: Some(6),
+            max_concurrent_requests: Some(4),
+            ..KeyLimits::default()
+        };
+        let usage = KeyUsage::default();
+        let now = Instant::now();
+        assert_eq!(usage.begin(&limits, 1, now), Ok(()));
+        let too_many = refused("max_concurrent_requests", 4, 1);
+        assert_eq!(usage.begin(&limits, 4, now), too_many);
+        assert_eq!(usage.begin(&limits, u32::MAX, now), too_many);
+        assert_eq!(usage.begin(&limits, 3, now), Ok(()));
+        assert_eq!(usage.begin(&limits, 1, now), too_many);
+        usage.end(&limits, 4, 0, now);
+        // Four of the minute's six are spent.
+        assert_eq!(
+            usage.begin(&limits, 3, now),
+            refused("requests_per_minute", 6, 10)
+        );
+        assert_eq!(usage.begin(&limits, 2, now), Ok(()));
     }
 
     #[test]
@@ -218,8 +249,8 @@ mod tests {
         let usage = KeyUsage::default();
         let now = Instant::now();
         for _ in 0..10_000 {
-            assert_eq!(usage.begin(&KeyLimits::default(), now), Ok(()));
-            usage.end(&KeyLimits::default(), u64::MAX, now);
+            assert_eq!(usage.begin(&KeyLimits::default(), 1, now), Ok(()));
+            usage.end(&KeyLimits::default(), 1, u64::MAX, now);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -23,6 +24,8 @@ pub(super) struct ClientAddress(pub(super) IpAddr);
 pub(super) struct RequestRecord {
     /// The key that the request brought.
     pub(super) key: OnceLock<Arc<ApiKey>>,
+    /// Answers that are counted for the key.
+    pub(super) num_answers: AtomicU32,
     pub(super) usage: Arc<TokenUsage>,
 }
 

@@ -290,6 +290,7 @@ fn engine_core_request() -> impl Strategy<Value = EngineCoreRequest> {
         arrival_time: any::<f64>(),
         cache_salt: of(text()),
         client_index: any::<u32>(),
+        owner: any::<u64>(),
         priority: any::<i64>(),
         trace_headers: shared(vec((text(), text()), 0..3)),
         reasoning_ended: any::<Option<bool>>(),

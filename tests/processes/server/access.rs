@@ -496,3 +496,85 @@ fn a_hostile_request_id_cannot_forge_a_log() {
         assert!(line.is_ascii(), "{line}");
     }
 }
+
+#[test]
+fn each_answer_counts_for_the_limits_of_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.jsonl");
+    let alice = json!({"requests_per_minute": 5});
+    let bob = json!({"max_concurrent_requests": 3});
+    let lines = [(ALICE, "alice", alice), (BOB, "bob", bob)];
+    let lines = lines.map(|(key, name, limits)| key_line(name, key, "inference", &limits));
+    std::fs::write(&path, lines.concat()).unwrap();
+    let server = start_with_keys(&path, &[]);
+    let post = |key: &str, path: &str, body: &Value| {
+        ask(&server.address, key, "POST", path, &body.to_string()).finish()
+    };
+    let prompts = |prompts: Value, n: u32| json!({"prompt": prompts, "n": n, "max_tokens": 1});
+    let completions = "/v1/completions";
+    let refused = |key: &str, path: &str, body: &Value, limit: &str, num_answers: &str| {
+        let answer = post(key, path, body);
+        assert_eq!(answer.status, 429, "{answer:?}");
+        let error = answer.error();
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(limit), "{message}");
+        assert!(message.contains(num_answers), "{message}");
+        assert!(answer.headers.contains_key("retry-after"));
+    };
+    // `n` answers to each of the prompts.
+    let four = prompts(json!(["a", "b"]), 2);
+    let limit = "max_concurrent_requests of 3";
+    refused(BOB, completions, &four, limit, "4 answers");
+    let mut chat = long_stream("a", 1);
+    chat["n"] = json!(9);
+    refused(BOB, CHAT, &chat, limit, "9 answers");
+    // Places of what was refused, and of what has ended, are free again.
+    for _ in 0..3 {
+        let three = prompts(json!(["a", "b", "c"]), 1);
+        eventually("the places are free", || {
+            post(BOB, completions, &three).status == 200
+        });
+    }
+    let limit = "requests_per_minute of 5";
+    refused(
+        ALICE,
+        completions,
+        &prompts(json!("a"), 100),
+        limit,
+        "100 answers",
+    );
+}
+
+/// Requests that wait in the core, as the key `two` sees them.
+fn num_waiting(server: &Server) -> f64 {
+    let metrics = ask(&server.address, "two", "GET", "/metrics", "").finish();
+    let line = metrics
+        .body
+        .lines()
+        .find(|line| line.starts_with("vllm:num_requests_waiting{"));
+    let value = line.and_then(|line| line.rsplit(' ').next());
+    value.and_then(|value| value.parse().ok()).unwrap_or(0.0)
+}
+
+#[test]
+fn a_flood_of_one_key_does_not_queue_before_another_key() {
+    let flags = [
+        "--api-key",
+        "one",
+        "--api-key",
+        "two",
+        "--max-num-seqs",
+        "4",
+    ];
+    let server = Server::start(&flags);
+    let flood = json!({"prompt": "a", "n": 1000, "max_tokens": 400, "ignore_eos": true, "temperature": 1.0});
+    let path = "/v1/completions";
+    let _flood = ask(&server.address, "one", "POST", path, &flood.to_string());
+    eventually("the flood waits", || num_waiting(&server) > 500.0);
+    let body =
+        json!({"prompt": "b", "n": 3, "max_tokens": 4, "ignore_eos": true, "temperature": 1.0});
+    let answer = ask(&server.address, "two", "POST", path, &body.to_string()).finish();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // Four of a thousand answers at a time: it would have been behind nearly all of them.
+    assert!(num_waiting(&server) > 500.0);
+}

@@ -112,7 +112,25 @@ impl Scheduler {
         })
     }
 
-    /// Whether the queue has a place. Always for a replay, which was let in once; for whoever one of
+    /// Requests of this one's owner that wait.
+    fn num_waiting_of(&self, request: &Request) -> usize {
+        let owner = request.owner();
+        let in_queue = self.waiting.owners().find(|(other, ..)| *other == owner);
+        let for_grammar = self.waiting_for_grammar().filter(|r| r.owner() == owner);
+        in_queue.map_or(0, |(_, num_waiting, _)| num_waiting) + for_grammar.count()
+    }
+
+    /// Places of the queue for each owner that waits, with the one of this request.
+    fn fair_share_of_queue(&self, request: &Request, limit: u32) -> usize {
+        let others = self
+            .waiting
+            .owners()
+            .filter(|(owner, ..)| *owner != request.owner());
+        limit as usize / (others.count() + 1)
+    }
+
+    /// Whether the queue has a place. A full one has a place for an owner that waits with less than its fair
+    /// share, so that nobody's flood keeps others out. Always for a replay, which was let in once; for whoever one of
     /// the next steps begins, since only a step takes requests out of the queue; and, by its tokens,
     /// while nothing waits: a prompt longer than the limit would never get in.
     fn check_queue(&self, request: &Request) -> Result<(), RequestError> {
@@ -130,7 +148,10 @@ impl Scheduler {
             self.config.max_num_queued_reqs,
             self.config.max_num_queued_tokens,
         ) {
-            (Some(limit), _) if num_waiting >= limit as usize => {
+            (Some(limit), _)
+                if num_waiting >= limit as usize
+                    && self.num_waiting_of(request) >= self.fair_share_of_queue(request, limit) =>
+            {
                 format!("{num_waiting} requests wait already: max_num_queued_reqs is {limit}")
             }
             (_, Some(limit)) if num_waiting > 0 && num_tokens() > limit => format!(

@@ -113,7 +113,7 @@ impl Scheduler {
     /// their blocks give way: what they wait for may be held by who waits for blocks.
     pub(super) fn schedule_in_place_of_parked(&mut self, step: &mut Step) {
         while step.scheduled.is_empty()
-            && self.waiting.peek().is_some()
+            && !self.waiting.is_empty()
             && let Some(index) = self
                 .running
                 .iter()

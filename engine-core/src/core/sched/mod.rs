@@ -48,6 +48,7 @@ mod step;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod update;
 
 pub use clock::EngineClock;

@@ -7,6 +7,7 @@ use protocol::{EngineCoreEventType, SchedulingPolicy};
 use crate::core::sched::request_queue::PriorityKey;
 use crate::core::sched::scheduler::{Place, RunningRequest, Scheduler};
 use crate::core::sched::step::Step;
+use crate::core::sched::turns::last_of_the_busiest_owner;
 
 impl Scheduler {
     /// Blocks for `num_tokens` more tokens of the running request at `index`, preempting others
@@ -35,14 +36,15 @@ impl Scheduler {
         }
     }
 
-    /// Index of the running request that is preempted next: under FCFS the last admitted, under
-    /// the priority policy the one that the queue would put last.
+    /// Index of the running request that is preempted next: under FCFS the last admitted of the
+    /// owners with the most running requests, under the priority policy the one that comes last.
+    /// Under FCFS the first admitted of all is never chosen while another runs, so it ends.
     ///
     /// vLLM compares only (priority, arrival time) here. Of two requests that are equal in both
     /// (answers to one prompt are), each would then be the other's victim in turn, for ever.
     fn choose_victim(&self) -> usize {
         match self.config.policy {
-            SchedulingPolicy::Fcfs => self.running.len().saturating_sub(1),
+            SchedulingPolicy::Fcfs => last_of_the_busiest_owner(&self.running),
             SchedulingPolicy::Priority => (0..self.running.len())
                 .max_by_key(|&index| PriorityKey::of(&self.running[index].request))
                 .unwrap_or_default(),

@@ -2,15 +2,20 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::collections::btree_map::OccupiedEntry;
 
 use protocol::SchedulingPolicy;
 
 use crate::request::{Request, RequestId};
 
-/// The place of a request in the queue; smaller is earlier.
+/// The place of a request among those of its owner; smaller is earlier.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum QueueKey {
+pub(crate) struct QueueKey {
+    position: Position,
+    owner: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Position {
     /// First come, first served: counts up at the end, down at the front.
     Fcfs(i64),
     Priority(PriorityKey),
@@ -58,34 +63,53 @@ impl PartialEq for PriorityKey {
 
 impl Eq for PriorityKey {}
 
-/// The waiting requests, ordered by policy. Every operation is O(log n), removal from the middle
-/// (an abort) included.
+/// The waiting requests, for each owner ordered by policy; [`Turns`](super::turns::Turns) says whose turn
+/// it is. Every operation is O(log n), removal from the middle (an abort) included.
 ///
 /// A request's key is from its arrival: one that is not ready is held outside and put in at its place.
 #[derive(Debug)]
 pub(crate) struct RequestQueue {
     policy: SchedulingPolicy,
-    by_key: BTreeMap<QueueKey, Box<Request>>,
+    /// Owners with a waiting request.
+    by_owner: BTreeMap<u64, OwnerQueue>,
     /// Keys for the end and for the front, under FCFS.
     next_back: i64,
     next_front: i64,
+    /// The next number for [`OwnerQueue::turn`].
+    next_turn: u64,
+    len: usize,
     num_tokens: u64,
+}
+
+/// The waiting requests of one owner.
+#[derive(Debug)]
+struct OwnerQueue {
+    by_key: BTreeMap<QueueKey, Box<Request>>,
+    /// When the owner began to wait or was last served, by a counter.
+    turn: u64,
 }
 
 impl RequestQueue {
     pub(crate) fn new(policy: SchedulingPolicy) -> Self {
         Self {
             policy,
-            by_key: BTreeMap::new(),
+            by_owner: BTreeMap::new(),
             next_back: 0,
             next_front: -1,
+            next_turn: 0,
+            len: 0,
             num_tokens: 0,
         }
     }
 
     /// Requests in the queue.
     pub(crate) fn len(&self) -> usize {
-        self.by_key.len()
+        self.len
+    }
+
+    /// True if nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Tokens of all requests in the queue.
@@ -93,14 +117,36 @@ impl RequestQueue {
         self.num_tokens
     }
 
-    /// The requests in queue order.
+    /// The requests, those of each owner in its order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> + '_ {
-        self.by_key.values().map(|request| &**request)
+        let of_owners = self.by_owner.values();
+        of_owners.flat_map(|queue| queue.by_key.values().map(|request| &**request))
+    }
+
+    /// Owners with a waiting request: each with its number of them and when it was last served.
+    pub(crate) fn owners(&self) -> impl ExactSizeIterator<Item = (u64, usize, u64)> + '_ {
+        let owners = self.by_owner.iter();
+        owners.map(|(owner, queue)| (*owner, queue.by_key.len(), queue.turn))
+    }
+
+    /// The key of an owner's next request.
+    pub(crate) fn first_of(&self, owner: u64) -> Option<QueueKey> {
+        let queue = self.by_owner.get(&owner)?;
+        queue.by_key.first_key_value().map(|(key, _)| key.clone())
+    }
+
+    /// Notes that an owner is served; returns when its turn was, if it still waits.
+    pub(crate) fn serve(&mut self, owner: u64) -> Option<u64> {
+        let queue = self.by_owner.get_mut(&owner)?;
+        queue.turn = self.next_turn;
+        self.next_turn += 1;
+        Some(queue.turn)
     }
 
     /// A request, wherever it stands.
     pub(crate) fn get(&self, key: &QueueKey) -> Option<&Request> {
-        self.by_key.get(key).map(|request| &**request)
+        let request = self.by_owner.get(&key.owner)?.by_key.get(key)?;
+        Some(request)
     }
 
     /// Adds a request that arrived.
@@ -112,17 +158,13 @@ impl RequestQueue {
     /// The place of a request that arrived and is not ready yet: it is held outside and put in
     /// with [`Self::insert`].
     pub(crate) fn reserve(&mut self, request: &Request) -> QueueKey {
-        match self.policy {
-            SchedulingPolicy::Fcfs => {
-                self.next_back += 1;
-                QueueKey::Fcfs(self.next_back - 1)
-            }
-            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(request)),
-        }
+        let back = self.next_back;
+        self.next_back += 1;
+        self.key(request, back)
     }
 
-    /// Adds a request that was preempted: before all others under FCFS. Under the priority
-    /// policy its place is where its priority puts it.
+    /// Adds a request that was preempted: before all others of its owner under FCFS. Under the
+    /// priority policy its place is where its priority puts it.
     pub(crate) fn prepend(&mut self, request: Box<Request>) -> QueueKey {
         let key = self.reserve_front(&request);
         self.insert(key, request)
@@ -131,54 +173,47 @@ impl RequestQueue {
     /// The place of such a request that is not ready yet: it is held outside and put in with
     /// [`Self::insert`].
     pub(crate) fn reserve_front(&mut self, request: &Request) -> QueueKey {
-        match self.policy {
-            SchedulingPolicy::Fcfs => {
-                self.next_front -= 1;
-                QueueKey::Fcfs(self.next_front + 1)
-            }
-            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(request)),
-        }
+        let front = self.next_front;
+        self.next_front -= 1;
+        self.key(request, front)
     }
 
-    /// The request that is next.
-    pub(crate) fn peek(&mut self) -> Option<NextRequest<'_>> {
-        Some(NextRequest {
-            entry: self.by_key.first_entry()?,
-            num_tokens: &mut self.num_tokens,
-        })
+    fn key(&self, request: &Request, count: i64) -> QueueKey {
+        QueueKey {
+            position: match self.policy {
+                SchedulingPolicy::Fcfs => Position::Fcfs(count),
+                SchedulingPolicy::Priority => Position::Priority(PriorityKey::of(request)),
+            },
+            owner: request.owner(),
+        }
     }
 
     /// Takes a request from wherever it stands.
     pub(crate) fn remove(&mut self, key: &QueueKey) -> Option<Box<Request>> {
-        let request = self.by_key.remove(key)?;
+        let queue = self.by_owner.get_mut(&key.owner)?;
+        let request = queue.by_key.remove(key)?;
+        if queue.by_key.is_empty() {
+            self.by_owner.remove(&key.owner);
+        }
+        self.len -= 1;
         self.num_tokens -= request.num_tokens() as u64;
         Some(request)
     }
 
     /// Puts a request at a place of its own.
     pub(crate) fn insert(&mut self, key: QueueKey, request: Box<Request>) -> QueueKey {
+        self.len += 1;
         self.num_tokens += request.num_tokens() as u64;
-        self.by_key.insert(key.clone(), request);
+        let next_turn = &mut self.next_turn;
+        let queue = self.by_owner.entry(key.owner).or_insert_with(|| {
+            *next_turn += 1;
+            OwnerQueue {
+                by_key: BTreeMap::new(),
+                turn: *next_turn - 1,
+            }
+        });
+        queue.by_key.insert(key.clone(), request);
         key
-    }
-}
-
-/// The first request of a queue, still in it.
-pub(crate) struct NextRequest<'a> {
-    entry: OccupiedEntry<'a, QueueKey, Box<Request>>,
-    num_tokens: &'a mut u64,
-}
-
-impl NextRequest<'_> {
-    pub(crate) fn request(&self) -> &Request {
-        self.entry.get()
-    }
-
-    /// Takes it out.
-    pub(crate) fn pop(self) -> Box<Request> {
-        let request = self.entry.remove();
-        *self.num_tokens -= request.num_tokens() as u64;
-        request
     }
 }
 
@@ -222,7 +257,8 @@ mod tests {
                     0 | 1 => model.push(with_key(queue.add(new))),
                     2 => model.insert(0, with_key(queue.prepend(new))),
                     3 => {
-                        let popped = queue.peek().map(|next| next.pop().request_id().to_string());
+                        let popped = queue.first_of(0).and_then(|key| queue.remove(&key));
+                        let popped = popped.map(|request| request.request_id().to_string());
                         prop_assert_eq!(popped, model.first().map(|first| first.2.clone()));
                         if !model.is_empty() { model.remove(0); }
                     }

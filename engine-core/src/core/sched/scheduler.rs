@@ -15,6 +15,7 @@ use crate::core::sched::grammar_steps::GrammarSteps;
 use crate::core::sched::output::{Admission, SchedulerOutput};
 use crate::core::sched::request_queue::{QueueKey, RequestQueue};
 use crate::core::sched::step::{News, Step};
+use crate::core::sched::turns::Turns;
 use crate::core::spec_decode::NgramProposer;
 use crate::request::{Request, RequestId};
 use crate::structured_output::ForcedTokens;
@@ -158,11 +159,14 @@ impl Scheduler {
     /// Plans one step and takes the blocks that it needs.
     ///
     /// Running requests come first, in order of admission, then waiting ones while there is
-    /// budget; nothing is admitted in a step that had to preempt. Costs O(running + admitted),
-    /// however many wait.
+    /// budget, owners in turns; nothing is admitted in a step that had to preempt. Costs
+    /// O(running + admitted + owners), however many requests wait.
     pub fn schedule(&mut self) -> SchedulerOutput {
         self.grammar_steps.refill();
         let mut step = self.new_step();
+        if self.pause_state == PauseState::Unpaused {
+            self.preempt_for_turns(&mut step);
+        }
         self.schedule_running(&mut step);
         self.cache_scheduled_blocks(&step);
         self.short_of_blocks = !step.preempted_req_ids.is_empty();
@@ -222,16 +226,28 @@ impl Scheduler {
 
     pub(super) fn schedule_waiting(&mut self, step: &mut Step) {
         let max_num_seqs = self.config.max_num_seqs as usize;
-        while step.token_budget > 0 && self.running.len() < max_num_seqs && self.admit_next(step) {}
+        if step.token_budget == 0 || self.running.len() >= max_num_seqs {
+            return;
+        }
+        let mut turns = Turns::new(&self.running, &self.waiting);
+        while step.token_budget > 0
+            && self.running.len() < max_num_seqs
+            && let Some(owner) = turns.next()
+            && self.admit_next(owner, step)
+        {
+            turns.served(self.waiting.serve(owner));
+        }
     }
 
-    /// Admits the request that is next; false where there is none or it has to wait. One that has
+    /// Admits the next request of an owner; false where there is none or it has to wait. One that has
     /// to wait holds back all behind it, so that a long prompt is not overtaken for ever.
-    fn admit_next(&mut self, step: &mut Step) -> bool {
-        let Some(next) = self.waiting.peek() else {
+    fn admit_next(&mut self, owner: u64, step: &mut Step) -> bool {
+        let Some(key) = self.waiting.first_of(owner) else {
             return false;
         };
-        let request = next.request();
+        let Some(request) = self.waiting.get(&key) else {
+            return false;
+        };
         let computed = self.kv_cache_manager.get_computed_blocks(request);
         let num_tokens =
             (request.num_tokens() - computed.num_tokens).min(step.max_tokens_per_request);
@@ -258,7 +274,10 @@ impl Scheduler {
             self.short_of_blocks = true;
             return false;
         };
-        let mut request = next.pop();
+        let Some(mut request) = self.waiting.remove(&key) else {
+            self.kv_cache_manager.free(blocks);
+            return false;
+        };
         self.kv_cache_manager
             .cache_blocks(&request, &mut blocks, num_computed_tokens);
         let news = self.note_admission(&mut request, computed.num_tokens, step.timestamp);
@@ -317,7 +336,7 @@ impl Scheduler {
             .map(|running| (&*running.request, running.blocks.block_ids()))
     }
 
-    /// Waiting requests, the next to be admitted first.
+    /// Waiting requests, those of each owner in the order in which they are admitted.
     pub fn waiting(&self) -> impl Iterator<Item = &Request> + '_ {
         self.waiting.iter()
     }

@@ -8,6 +8,7 @@ mod outputs;
 mod preemption;
 mod prefix_caching;
 mod refusals;
+mod turns;
 
 use std::collections::BTreeMap;
 
