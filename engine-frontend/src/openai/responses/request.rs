@@ -11,6 +11,7 @@ use crate::openai::ignored_fields::{self, Api, INCLUDES, METADATA};
 use crate::openai::known_keys;
 use crate::openai::request::take_max_tokens;
 use crate::openai::tool_choice::ALLOWED_TOOLS;
+use crate::openai::tools::check_number;
 
 /// What `include` may ask for.
 const LOGPROBS: &str = "message.output_text.logprobs";
@@ -204,6 +205,7 @@ fn take_tools(
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
 ) -> Result<Vec<usize>, ValidationError> {
+    check_number(tools)?;
     let is_free = choice.is_none_or(|choice| choice == "auto" || choice == "none");
     let (mut functions, mut places) = (Vec::new(), Vec::new());
     for (i, tool) in tools.iter().enumerate() {
