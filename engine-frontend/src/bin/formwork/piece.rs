@@ -26,6 +26,8 @@ struct Choice {
     delta: Option<Delta>,
     finish_reason: Option<String>,
     structured_output_complete: Option<bool>,
+    structured_output_completed_by_budget: Option<bool>,
+    structured_output_repetition_closed: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -75,6 +77,25 @@ impl Piece {
     /// Why the answer ends, in its last piece.
     pub(crate) fn finish_reason(&self) -> Option<&str> {
         self.choice()?.finish_reason.as_deref()
+    }
+
+    /// What was done to end a constrained answer, in words; in its last piece.
+    pub(crate) fn how_it_was_led(&self) -> Vec<&'static str> {
+        let Some(choice) = self.choice() else {
+            return Vec::new();
+        };
+        let told = [
+            (
+                choice.structured_output_completed_by_budget,
+                "led to its end by max_tokens",
+            ),
+            (
+                choice.structured_output_repetition_closed,
+                "a loop in it was closed",
+            ),
+        ];
+        let told = told.into_iter().filter(|(is_so, _)| *is_so == Some(true));
+        told.map(|(_, words)| words).collect()
     }
 
     /// Whether a constrained answer is whole, where the server says so.

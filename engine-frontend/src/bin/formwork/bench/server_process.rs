@@ -99,6 +99,24 @@ impl ServerProcess {
         Ok(Self { frontend })
     }
 
+    /// Refuses a process that isn't Formwork's frontend.
+    ///
+    /// # Errors
+    /// It has another name.
+    pub(super) fn check_name(&self) -> anyhow::Result<()> {
+        const FRONTEND: &str = "formwork";
+        let name = fs::read_to_string(proc(self.frontend).join("comm"))?;
+        let name = name.trim();
+        if name != FRONTEND {
+            bail!(
+                "--server-pid {} is the process {name:?}; it must be that of `formwork serve`, which is \
+                 called {FRONTEND:?} (`formwork serve --pid-file` writes its number)",
+                self.frontend
+            );
+        }
+        Ok(())
+    }
+
     /// What it has used so far. A core that it didn't start counts as nothing.
     ///
     /// # Errors

@@ -335,6 +335,7 @@ async fn once(
     if ending.reason != "stop" {
         notes.push(format!("the answer ended by: {}", ending.reason));
     }
+    notes.extend(ending.notes.iter().map(|note| (*note).to_owned()));
     if !notes.is_empty() {
         screen.note(&format!("({})", notes.join("; ")));
     }

@@ -27,6 +27,8 @@ pub(crate) use events::Events;
 pub(crate) use own_server::wants_certificate;
 pub(crate) use trust::TrustArgs;
 
+/// The header in which a server says what has no effect in a request.
+const WARNINGS: &str = "x-formwork-warnings";
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A longer answer, not streamed, is an error.
@@ -45,6 +47,8 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    /// What has no effect in the request, where the server says so.
+    pub(crate) warnings: Option<String>,
     body: Incoming,
     _connection: Connection,
 }
@@ -152,8 +156,10 @@ impl Client {
         let connection = Connection(tokio::spawn(connection).abort_handle());
         let response = sender.send_request(request).await;
         let (head, body) = response.context("the server did not answer")?.into_parts();
+        let warnings = head.headers.get(WARNINGS);
         Ok(Answer {
             status: head.status,
+            warnings: warnings.and_then(|value| Some(value.to_str().ok()?.to_owned())),
             body,
             _connection: connection,
         })
