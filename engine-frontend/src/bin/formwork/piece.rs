@@ -126,6 +126,23 @@ mod tests {
     }
 
     #[test]
+    fn the_last_piece_says_how_an_answer_was_led() {
+        let led = |choice: &str| {
+            let piece = Piece::parse(&format!(r#"{{"choices": [{choice}]}}"#)).unwrap();
+            piece.how_it_was_led()
+        };
+        assert!(led(r#"{"structured_output_complete": true}"#).is_empty());
+        assert!(led(r#"{"structured_output_completed_by_budget": false}"#).is_empty());
+        assert_eq!(
+            led(r#"{"structured_output_completed_by_budget": true,
+                    "structured_output_repetition_closed": true}"#),
+            ["led to its end by max_tokens", "a loop in it was closed"]
+        );
+        let no_choice = Piece::parse(r#"{"choices": []}"#).unwrap();
+        assert!(no_choice.how_it_was_led().is_empty());
+    }
+
+    #[test]
     fn errors_in_streams_are_errors() {
         let error = Piece::parse(r#"{"error": {"message": "gone", "code": 500}}"#).unwrap_err();
         assert_eq!(error.to_string(), "gone");

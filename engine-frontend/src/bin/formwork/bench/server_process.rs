@@ -204,6 +204,16 @@ mod tests {
     }
 
     #[test]
+    fn another_programs_process_is_no_server() {
+        let process = ServerProcess::new(std::process::id()).unwrap();
+        let error = process.check_name().unwrap_err().to_string();
+        assert!(
+            error.contains("it must be that of `formwork serve`"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn five_percent_are_no_leak() {
         let usage = |resident| Usage {
             frontend: ProcessUsage {

@@ -68,6 +68,8 @@ impl Drop for Connection {
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
+    /// The field that it is about, where the server says so.
+    pub(crate) param: Option<String>,
 }
 
 impl fmt::Display for Refused {
@@ -180,6 +182,7 @@ impl Answer {
         Err(Refused {
             status,
             message: message(&bytes),
+            param: param(&bytes),
         }
         .into())
     }
@@ -232,6 +235,13 @@ fn message(body: &[u8]) -> String {
     }
 }
 
+/// The field that an error's body in the API's form names.
+fn param(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let param = body.get("error")?.get("param")?.as_str()?;
+    Some(cut(param))
+}
+
 fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_MESSAGE) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -252,7 +262,12 @@ mod tests {
             (b"", ""),
         ] {
             assert_eq!(message(body), says);
+            assert_eq!(param(body), None);
         }
+        assert_eq!(
+            param(br#"{"error": {"message": "no", "param": "input_tokens"}}"#).as_deref(),
+            Some("input_tokens")
+        );
         assert_eq!(
             message("x".repeat(10_000).as_bytes()).len(),
             MAX_MESSAGE + 3
