@@ -294,7 +294,7 @@ fn parts_without_effect_are_told_of_the_first_lines() {
     let output = batch.run(&[]);
     let told = stderr(&output);
     assert!(output.status.success(), "{told}");
-    assert_eq!(told.matches("nullable").count(), 10, "{told}");
+    assert_eq!(told.matches("nullable has no effect").count(), 10, "{told}");
     assert_eq!(
         told.matches("more lines have parts without effect").count(),
         1

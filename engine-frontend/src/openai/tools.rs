@@ -167,7 +167,8 @@ pub(super) fn constraint(
     };
     let parallel = parallel && !matches!(choice, ToolChoice::Named(_));
     let answer_format = answer.map(answer_format).transpose()?;
-    let tag = format.structural_tag(&functions, &calls, answer_format, parallel);
+    let openings = Openings::new(format, functions.iter().map(|(name, _)| *name));
+    let tag = format.structural_tag(functions, &calls, answer_format, parallel);
     let place = tool_format::place_of_functions(&tag);
     for (i, part) in parts.iter_mut().enumerate() {
         part.place = format!("{place}/{i}/content");
@@ -190,7 +191,7 @@ pub(super) fn constraint(
         _ => "tools".to_owned(),
     };
     Ok(Some(ToolConstraint {
-        openings: Openings::new(format, functions.iter().map(|(name, _)| *name)),
+        openings,
         constraint: RequestConstraint {
             params: params.into(),
             field,

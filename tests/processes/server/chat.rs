@@ -382,7 +382,7 @@ fn a_person_edits_lines_repeats_them_and_gives_commands() {
         "(a new conversation)",
         "(the model is told so before the conversation)",
         "error: there is no command /nonsense: /help lists them",
-        "bad.json: JSON Schema, at `#/type`: ",
+        "bad.json: schema, at `#/type`: ",
         "(answers are free)",
         "/schema FILE     hold every answer",
     ] {
