@@ -5,7 +5,9 @@
 //! in it. Everything of a call but its arguments is fixed text, so the parser compares and never
 //! guesses.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use tokenizer::ChatTemplate;
 
 /// Names of `--tool-call-parser`, and the formats that they stand for.
@@ -137,148 +139,212 @@ impl ToolCallFormat {
         matches!(self, Self::Mistral | Self::MistralArgs)
     }
 
-    /// The structural tag of an answer with calls of these functions. `answer` is the format of an
-    /// answer without: any text where absent. `parallel` says whether several calls will do.
-    pub(super) fn structural_tag(
+    /// The structural tag of an answer with calls of these functions, each with its schema. `answer` is
+    /// the format of an answer without: any text where absent. `parallel` says whether several calls
+    /// will do.
+    pub(super) fn structural_tag<'a>(
         self,
-        functions: Vec<(&str, Value)>,
+        functions: &[(&str, &'a RawValue)],
         calls: &Calls,
         answer: Option<Value>,
         parallel: bool,
-    ) -> Value {
+    ) -> StructuralTag<'a> {
         let format = match (calls, answer) {
             (Calls::Only, _) => self.calls_only(functions, parallel),
-            (Calls::Possible, Some(answer)) => either(answer, self.calls_only(functions, parallel)),
+            (Calls::Possible, Some(answer)) => {
+                either(Format::Given(answer), self.calls_only(functions, parallel))
+            }
             (Calls::Possible, None) if self.is_whole_answer() => {
-                let answer = json!({"type": "regex", "pattern": NO_LLAMA_CALL});
+                let answer = Format::Regex {
+                    pattern: NO_LLAMA_CALL,
+                };
                 either(answer, self.calls_only(functions, parallel))
             }
             (Calls::Possible, None) => self.calls_in_text(functions, parallel),
         };
-        object([("type", "structural_tag".into()), ("format", format)])
+        StructuralTag::StructuralTag { format }
     }
 
     /// Text with calls in it.
-    fn calls_in_text(self, functions: Vec<(&str, Value)>, parallel: bool) -> Value {
+    fn calls_in_text<'a>(self, functions: &[(&str, &'a RawValue)], parallel: bool) -> Format<'a> {
         let tags = match self {
-            Self::Mistral => vec![object([
-                ("begin", "[TOOL_CALLS]".into()),
-                ("content", self.list_of_calls(functions, parallel)),
-                ("end", "".into()),
-            ])],
+            Self::Mistral => vec![Tag {
+                begin: "[TOOL_CALLS]".to_owned(),
+                content: self.list_of_calls(functions, parallel),
+                end: "",
+            }],
             _ => self.tags(functions),
         };
-        object([
-            ("type", "triggered_tags".into()),
-            ("triggers", json!(self.triggers())),
-            ("tags", tags.into()),
-            (
-                "stop_after_first",
-                (!parallel || !self.has_text_after()).into(),
-            ),
-        ])
+        Format::TriggeredTags {
+            triggers: self.triggers(),
+            tags,
+            stop_after_first: !parallel || !self.has_text_after(),
+        }
     }
 
     /// Nothing but calls, at least one.
-    fn calls_only(self, functions: Vec<(&str, Value)>, parallel: bool) -> Value {
+    fn calls_only<'a>(self, functions: &[(&str, &'a RawValue)], parallel: bool) -> Format<'a> {
         let calls = self.list_of_calls(functions, parallel);
         match self {
             Self::Hermes | Self::MistralArgs | Self::List => calls,
-            Self::Llama3Json => sequence(vec![optional("<|python_tag|>"), calls]),
-            Self::Mistral => sequence(vec![text("[TOOL_CALLS]"), calls]),
+            Self::Llama3Json => sequence([optional("<|python_tag|>"), calls]),
+            Self::Mistral => sequence([text("[TOOL_CALLS]"), calls]),
         }
     }
 
     /// Calls one after the other, with what stands around all of them.
-    fn list_of_calls(self, functions: Vec<(&str, Value)>, parallel: bool) -> Value {
-        let separator = match self {
-            Self::Hermes => "\n",
-            Self::Llama3Json => "; ",
-            Self::Mistral | Self::List => ", ",
-            Self::MistralArgs => "",
+    fn list_of_calls<'a>(self, functions: &[(&str, &'a RawValue)], parallel: bool) -> Format<'a> {
+        let calls = Format::TagsWithSeparator {
+            tags: self.tags(functions),
+            separator: match self {
+                Self::Hermes => "\n",
+                Self::Llama3Json => "; ",
+                Self::Mistral | Self::List => ", ",
+                Self::MistralArgs => "",
+            },
+            at_least_one: true,
+            stop_after_first: !parallel,
         };
-        let calls = object([
-            ("type", "tags_with_separator".into()),
-            ("tags", self.tags(functions).into()),
-            ("separator", separator.into()),
-            ("at_least_one", true.into()),
-            ("stop_after_first", (!parallel).into()),
-        ]);
         match self {
             Self::Hermes | Self::MistralArgs | Self::Llama3Json => calls,
-            Self::List => sequence(vec![text("["), calls, text("]")]),
-            Self::Mistral => sequence(vec![optional(" "), text("["), calls, text("]")]),
+            Self::List => sequence([text("["), calls, text("]")]),
+            Self::Mistral => sequence([optional(" "), text("["), calls, text("]")]),
         }
     }
 
     /// One tag per function, from its own opening on.
-    fn tags(self, functions: Vec<(&str, Value)>) -> Vec<Value> {
-        let tags = functions.into_iter().map(|(name, schema)| {
-            let begin = match self {
+    fn tags<'a>(self, functions: &[(&str, &'a RawValue)]) -> Vec<Tag<'a>> {
+        let tags = functions.iter().map(|&(name, json_schema)| Tag {
+            begin: match self {
                 Self::Hermes | Self::MistralArgs => self.next(name),
                 Self::Mistral => call_head(name, "arguments"),
                 Self::Llama3Json | Self::List => call_head(name, "parameters"),
-            };
-            let content = object([("type", "json_schema".into()), ("json_schema", schema)]);
-            object([
-                ("begin", begin.into()),
-                ("content", content),
-                ("end", self.close().into()),
-            ])
+            },
+            content: Format::JsonSchema { json_schema },
+            end: self.close(),
         });
         tags.collect()
     }
 }
 
-/// An object of these members. `json!` would copy them, and schemas may be large.
-fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
-    let members = members.map(|(name, value)| (name.to_owned(), value));
-    Value::Object(members.into_iter().collect())
+/// A structural tag as it is written. Schemas stand in it as text: as values they would take many times
+/// the memory.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum StructuralTag<'a> {
+    /// The only kind.
+    StructuralTag {
+        /// What an answer is.
+        format: Format<'a>,
+    },
 }
 
-fn text(value: &str) -> Value {
-    json!({"type": "const_string", "value": value})
+/// A format of structural tags, of those that calls need.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Format<'a> {
+    ConstString {
+        value: &'static str,
+    },
+    Regex {
+        pattern: &'static str,
+    },
+    JsonSchema {
+        json_schema: &'a RawValue,
+    },
+    Optional {
+        content: Box<Format<'a>>,
+    },
+    Sequence {
+        elements: Vec<Format<'a>>,
+    },
+    Or {
+        elements: Vec<Format<'a>>,
+    },
+    TagsWithSeparator {
+        tags: Vec<Tag<'a>>,
+        separator: &'static str,
+        at_least_one: bool,
+        stop_after_first: bool,
+    },
+    TriggeredTags {
+        triggers: &'static [&'static str],
+        tags: Vec<Tag<'a>>,
+        stop_after_first: bool,
+    },
+    /// The request's own.
+    #[serde(untagged)]
+    Given(Value),
 }
 
-fn optional(value: &str) -> Value {
-    object([("type", "optional".into()), ("content", text(value))])
+/// Text between two fixed ones.
+#[derive(Debug, Serialize)]
+pub(super) struct Tag<'a> {
+    begin: String,
+    content: Format<'a>,
+    end: &'static str,
 }
 
-fn sequence(elements: Vec<Value>) -> Value {
-    object([("type", "sequence".into()), ("elements", elements.into())])
+impl StructuralTag<'_> {
+    /// Where the functions stand, in their order: a JSON pointer to the list.
+    pub(super) fn place_of_functions(&self) -> String {
+        let Self::StructuralTag { format } = self;
+        format!("/format{}", format.place_of_functions().unwrap_or_default())
+    }
 }
 
-fn either(one: Value, other: Value) -> Value {
-    object([("type", "or".into()), ("elements", vec![one, other].into())])
+impl Format<'_> {
+    fn place_of_functions(&self) -> Option<String> {
+        match self {
+            Self::Sequence { elements } | Self::Or { elements } => {
+                let places = elements.iter().enumerate();
+                let mut places = places.filter_map(|(i, element)| {
+                    Some(format!("/elements/{i}{}", element.place_of_functions()?))
+                });
+                places.next()
+            }
+            Self::TagsWithSeparator { tags, .. } | Self::TriggeredTags { tags, .. } => {
+                let inner = tags
+                    .first()
+                    .and_then(|tag| tag.content.place_of_functions());
+                Some(inner.map_or_else(
+                    || "/tags".to_owned(),
+                    |inner| format!("/tags/0/content{inner}"),
+                ))
+            }
+            Self::ConstString { .. }
+            | Self::Regex { .. }
+            | Self::JsonSchema { .. }
+            | Self::Optional { .. }
+            | Self::Given(_) => None,
+        }
+    }
+}
+
+fn text<'a>(value: &'static str) -> Format<'a> {
+    Format::ConstString { value }
+}
+
+fn optional<'a>(value: &'static str) -> Format<'a> {
+    Format::Optional {
+        content: Box::new(text(value)),
+    }
+}
+
+fn sequence<'a, const N: usize>(elements: [Format<'a>; N]) -> Format<'a> {
+    Format::Sequence {
+        elements: elements.into(),
+    }
+}
+
+fn either<'a>(one: Format<'a>, other: Format<'a>) -> Format<'a> {
+    Format::Or {
+        elements: vec![one, other],
+    }
 }
 
 /// Where the answer without calls stands in a structural tag that has one.
 pub(super) const PLACE_OF_ANSWER: &str = "/format/elements/0";
-
-/// Where the functions stand in a tag of [`ToolCallFormat::structural_tag`], in their order: a JSON
-/// pointer to the list.
-pub(super) fn place_of_functions(tag: &Value) -> String {
-    let mut place = "/format".to_owned();
-    // As deep as the formats are. Calls stand behind all else that could have a list of tags.
-    while let Some(format) = tag.pointer(&place) {
-        let content = format.pointer("/tags/0/content/type");
-        if content.is_some_and(|kind| kind == "json_schema") {
-            return place + "/tags";
-        }
-        let elements = format.get("elements").and_then(Value::as_array);
-        let calls = elements.and_then(|elements| {
-            let has_calls = |element: &Value| {
-                element.get("tags").is_some() || element.get("elements").is_some()
-            };
-            elements.iter().rposition(has_calls)
-        });
-        place += &match calls {
-            Some(i) => format!("/elements/{i}"),
-            None => "/tags/0/content".to_owned(),
-        };
-    }
-    place
-}
 
 /// `{"name": "f", "arguments": `
 fn call_head(name: &str, arguments: &str) -> String {
@@ -346,6 +412,8 @@ impl Openings {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -363,15 +431,16 @@ mod tests {
 
     #[test]
     fn functions_are_found_where_they_stand() {
-        let schema = json!({"type": "object"});
-        let functions = [("f", schema.clone()), ("g", schema)];
+        let schema = RawValue::from_string(r#"{"type": "object"}"#.to_owned()).unwrap();
+        let functions = [("f", &*schema), ("g", &*schema)];
         // With a list of tags of its own.
         let answer = json!({"type": "sequence", "elements": [{"type": "tag", "tags": []}]});
         for (_, format) in NAMES.into_iter().chain([("list", ToolCallFormat::List)]) {
             for calls in [Calls::Only, Calls::Possible] {
                 for answer in [None, Some(answer.clone())] {
-                    let tag = format.structural_tag(functions.to_vec(), &calls, answer, true);
-                    let place = place_of_functions(&tag);
+                    let tag = format.structural_tag(&functions, &calls, answer, true);
+                    let place = tag.place_of_functions();
+                    let tag = serde_json::to_value(&tag).unwrap();
                     for (i, name) in ["f", "g"].into_iter().enumerate() {
                         let tag = tag.pointer(&format!("{place}/{i}")).unwrap();
                         assert!(tag["begin"].as_str().unwrap().contains(name), "{tag}");

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use protocol::{StructuredOutputsConstraint, StructuredOutputsParams};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
@@ -153,23 +154,29 @@ pub(super) fn constraint(
             continue;
         }
         let field = format!("tools[{i}].function.parameters");
-        let schema = parameters(tool, &field)?;
+        let schema = serde_json::value::to_raw_value(&parameters(tool, &field)?);
+        let schema = schema.map_err(|error| ValidationError::about(&field, error.to_string()))?;
         parts.push(ConstraintPart {
             field,
-            constraint: StructuredOutputsConstraint::Json(schema.to_string()),
+            constraint: StructuredOutputsConstraint::Json(schema.get().to_owned()),
             place: String::new(),
         });
         functions.push((name, schema));
     }
+    let functions: Vec<(&str, &RawValue)> = functions
+        .iter()
+        .map(|(name, schema)| (*name, &**schema))
+        .collect();
     let calls = match choice.forces_a_call() {
         true => Calls::Only,
         false => Calls::Possible,
     };
     let parallel = parallel && !matches!(choice, ToolChoice::Named(_));
     let answer_format = answer.map(answer_format).transpose()?;
-    let openings = Openings::new(format, functions.iter().map(|(name, _)| *name));
-    let tag = format.structural_tag(functions, &calls, answer_format, parallel);
-    let place = tool_format::place_of_functions(&tag);
+    let tag = format.structural_tag(&functions, &calls, answer_format, parallel);
+    let place = tag.place_of_functions();
+    let tag = serde_json::to_string(&tag)
+        .map_err(|error| ValidationError::about("tools", error.to_string()))?;
     for (i, part) in parts.iter_mut().enumerate() {
         part.place = format!("{place}/{i}/content");
     }
@@ -184,14 +191,14 @@ pub(super) fn constraint(
         }
         None => StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject),
     };
-    params.constraint = StructuredOutputsConstraint::StructuralTag(tag.to_string());
+    params.constraint = StructuredOutputsConstraint::StructuralTag(tag);
     // What is wrong with it is the fault of its one part, or of any.
     let field = match parts.as_slice() {
         [part] => part.field.clone(),
         _ => "tools".to_owned(),
     };
     Ok(Some(ToolConstraint {
-        openings,
+        openings: Openings::new(format, functions.iter().map(|(name, _)| *name)),
         constraint: RequestConstraint {
             params: params.into(),
             field,
