@@ -321,7 +321,10 @@ impl GrammarMatcher {
         token_id: u32,
         anywhere: bool,
     ) -> Result<Option<Place>, MatcherError> {
-        if self.is_unused_stop_token(token_id) {
+        // Where a grammar names nothing else, the mask has it.
+        if self.is_unused_stop_token(token_id)
+            && (place.terminated || !self.only_own_stop_tokens_go_on(place.state)?)
+        {
             return Ok(None);
         }
         let is_own = self.is_own_stop_token(token_id);
