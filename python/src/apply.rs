@@ -6,9 +6,6 @@ use structured_output as so;
 
 use crate::memory::{Element, bitmask_of, logits_of};
 
-/// apply_token_bitmask_inplace(logits, bitmask, indices=None)
-/// --
-///
 /// Sets logits to minus infinity whose bit is 0.
 ///
 /// Args:
