@@ -81,7 +81,7 @@ impl GrammarMatcher {
     fn call<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl Fn(&mut Inner) -> Result<T, so::MatcherError> + Sync,
+        work: impl Fn(&mut Inner) -> Result<T, so::MatcherError> + Send + Sync,
     ) -> PyResult<T> {
         self.shared.process.check("GrammarMatcher")?;
         let free = match self.inner.try_lock() {
