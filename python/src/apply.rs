@@ -46,7 +46,9 @@ pub(crate) fn apply_token_bitmask_inplace(
                 let mask = bitmask.row::<u32>(row);
                 match logits.element {
                     Element::Float32 => so::apply_token_bitmask_inplace(logits.row(row), mask),
-                    Element::Float64 => mask_row(logits.row::<u64>(row), mask, f64::NEG_INFINITY.to_bits()),
+                    Element::Float64 => {
+                        mask_row(logits.row::<u64>(row), mask, f64::NEG_INFINITY.to_bits())
+                    }
                     Element::Float16 => mask_row(logits.row::<u16>(row), mask, 0xfc00),
                     Element::BFloat16 => mask_row(logits.row::<u16>(row), mask, 0xff80),
                     Element::Int32 => {}

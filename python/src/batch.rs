@@ -39,7 +39,10 @@ pub(crate) fn fill_next_token_bitmask_batch(
     let mut sorted = indices.clone();
     sorted.sort_unstable();
     if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(PyValueError::new_err(format!("indices names row {} twice", pair[0])));
+        return Err(PyValueError::new_err(format!(
+            "indices names row {} twice",
+            pair[0]
+        )));
     }
     for (matcher, &index) in matchers.iter().zip(&indices) {
         matcher.get().check_process()?;
@@ -48,9 +51,11 @@ pub(crate) fn fill_next_token_bitmask_batch(
     let matchers: Vec<&GrammarMatcher> = matchers.iter().map(Py::get).collect();
     let fill = || {
         let rows = matchers.iter().zip(&indices);
-        rows.map(|(matcher, &index)| matcher.fill_detached(matrix, index)).collect::<Result<Vec<bool>, _>>()
+        rows.map(|(matcher, &index)| matcher.fill_detached(matrix, index))
+            .collect::<Result<Vec<bool>, _>>()
     };
-    py.detach(fill).map_err(|unfilled| unfilled.into_exception(py))
+    py.detach(fill)
+        .map_err(|unfilled| unfilled.into_exception(py))
 }
 
 /// Accepts a token by each matcher, as `GrammarMatcher.accept_token` does.
@@ -72,5 +77,6 @@ pub(crate) fn accept_token_batch(
         )));
     }
     let each = matchers.iter().zip(token_ids);
-    each.map(|(matcher, token_id)| matcher.get().accept_token(py, token_id)).collect()
+    each.map(|(matcher, token_id)| matcher.get().accept_token(py, token_id))
+        .collect()
 }

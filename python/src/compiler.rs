@@ -43,7 +43,9 @@ pub(crate) struct CancelFlag {
 impl CancelFlag {
     #[new]
     fn new() -> Self {
-        Self { flag: so::CancelFlag::new() }
+        Self {
+            flag: so::CancelFlag::new(),
+        }
     }
 
     /// Compilations that were given the flag end with CompileError, for good.
@@ -123,7 +125,10 @@ fn json_text(value: &Bound<'_, PyAny>, name: &str) -> PyResult<String> {
 }
 
 /// Options of JSON by name; what is None is left out.
-fn json_options(options: Option<&Bound<'_, PyDict>>, py: Python<'_>) -> PyResult<so::JsonSchemaOptions> {
+fn json_options(
+    options: Option<&Bound<'_, PyDict>>,
+    py: Python<'_>,
+) -> PyResult<so::JsonSchemaOptions> {
     let Some(options) = options else {
         return Ok(so::JsonSchemaOptions::default());
     };
@@ -138,7 +143,11 @@ fn json_options(options: Option<&Bound<'_, PyDict>>, py: Python<'_>) -> PyResult
 }
 
 /// What a method was called with.
-type Call<'py> = (&'static str, Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>);
+type Call<'py> = (
+    &'static str,
+    Bound<'py, PyTuple>,
+    Option<Bound<'py, PyDict>>,
+);
 
 fn compile<'py>(
     slf: &Bound<'py, GrammarCompiler>,
@@ -151,7 +160,11 @@ fn compile<'py>(
     shared.process.check("GrammarCompiler")?;
     let flag = cancel.map(|cancel| cancel.flag.clone()).unwrap_or_default();
     let budget = shared.options.budget;
-    let compiled = py.detach(|| shared.compiler.compile_specification(specification, budget, &flag));
+    let compiled = py.detach(|| {
+        shared
+            .compiler
+            .compile_specification(specification, budget, &flag)
+    });
     Ok(CompiledGrammar {
         grammar: compiled.map_err(|error| compile_error(py, &error))?,
         compiler: slf.clone().unbind(),
@@ -169,13 +182,23 @@ impl GrammarCompiler {
         cache_bytes: Option<usize>,
         index_cache: Option<PathBuf>,
     ) -> Self {
-        let mut options = so::CompilerOptions { index_cache, ..so::CompilerOptions::default() };
+        let mut options = so::CompilerOptions {
+            index_cache,
+            ..so::CompilerOptions::default()
+        };
         options.cache_bytes = cache_bytes.unwrap_or(options.cache_bytes);
         let info = Arc::clone(&tokenizer_info.get().info);
         let process = Process::current();
         let own = options.clone();
         let compiler = py.detach(|| so::GrammarCompiler::new(info, own));
-        Self { shared: Arc::new(Shared { compiler, options, process }), tokenizer_info }
+        Self {
+            shared: Arc::new(Shared {
+                compiler,
+                options,
+                process,
+            }),
+            tokenizer_info,
+        }
     }
 
     /// Compiles a JSON Schema: the text is one JSON value that is valid under it.
@@ -201,7 +224,12 @@ impl GrammarCompiler {
         let own = json_options(options.as_ref(), slf.py())?;
         let arguments = PyTuple::new(slf.py(), [&text])?;
         let specification = so::GrammarSpecification::JsonSchema(text, own);
-        compile(slf, &specification, cancel, ("compile_json_schema", arguments, options))
+        compile(
+            slf,
+            &specification,
+            cancel,
+            ("compile_json_schema", arguments, options),
+        )
     }
 
     /// Compiles the grammar of any JSON object. Options are those of compile_json_schema for white space.
@@ -214,7 +242,12 @@ impl GrammarCompiler {
         let own = json_options(options.as_ref(), slf.py())?;
         let specification = so::GrammarSpecification::JsonObject(own);
         let arguments = PyTuple::empty(slf.py());
-        compile(slf, &specification, cancel, ("compile_json_object", arguments, options))
+        compile(
+            slf,
+            &specification,
+            cancel,
+            ("compile_json_object", arguments, options),
+        )
     }
 
     /// Compiles a regular expression, which is to match the whole text.
@@ -222,10 +255,19 @@ impl GrammarCompiler {
     /// Raises:
     ///     CompileError: with line and column.
     #[pyo3(signature = (pattern, *, cancel=None))]
-    fn compile_regex(slf: &Bound<'_, Self>, pattern: String, cancel: Option<&CancelFlag>) -> PyResult<CompiledGrammar> {
+    fn compile_regex(
+        slf: &Bound<'_, Self>,
+        pattern: String,
+        cancel: Option<&CancelFlag>,
+    ) -> PyResult<CompiledGrammar> {
         let arguments = PyTuple::new(slf.py(), [&pattern])?;
         let specification = so::GrammarSpecification::Regex(pattern);
-        compile(slf, &specification, cancel, ("compile_regex", arguments, None))
+        compile(
+            slf,
+            &specification,
+            cancel,
+            ("compile_regex", arguments, None),
+        )
     }
 
     /// Compiles a choice: the text is one of the strings.
@@ -233,10 +275,19 @@ impl GrammarCompiler {
     /// Raises:
     ///     CompileError: there are none, or none that this vocabulary can write.
     #[pyo3(signature = (choices, *, cancel=None))]
-    fn compile_choice(slf: &Bound<'_, Self>, choices: Vec<String>, cancel: Option<&CancelFlag>) -> PyResult<CompiledGrammar> {
+    fn compile_choice(
+        slf: &Bound<'_, Self>,
+        choices: Vec<String>,
+        cancel: Option<&CancelFlag>,
+    ) -> PyResult<CompiledGrammar> {
         let arguments = PyTuple::new(slf.py(), [&choices])?;
         let specification = so::GrammarSpecification::Choice(choices);
-        compile(slf, &specification, cancel, ("compile_choice", arguments, None))
+        compile(
+            slf,
+            &specification,
+            cancel,
+            ("compile_choice", arguments, None),
+        )
     }
 
     /// Compiles a grammar in EBNF or GBNF, from the rule named `root` on; docs/grammars.md has the dialects.
@@ -244,10 +295,20 @@ impl GrammarCompiler {
     /// Raises:
     ///     CompileError: with line and column.
     #[pyo3(signature = (grammar, root="root".to_owned(), *, cancel=None))]
-    fn compile_ebnf(slf: &Bound<'_, Self>, grammar: String, root: String, cancel: Option<&CancelFlag>) -> PyResult<CompiledGrammar> {
+    fn compile_ebnf(
+        slf: &Bound<'_, Self>,
+        grammar: String,
+        root: String,
+        cancel: Option<&CancelFlag>,
+    ) -> PyResult<CompiledGrammar> {
         let arguments = PyTuple::new(slf.py(), [&grammar, &root])?;
         let specification = so::GrammarSpecification::Ebnf { grammar, root };
-        compile(slf, &specification, cancel, ("compile_ebnf", arguments, None))
+        compile(
+            slf,
+            &specification,
+            cancel,
+            ("compile_ebnf", arguments, None),
+        )
     }
 
     /// Compiles a grammar in Lark, from the rule `start` on.
@@ -255,10 +316,19 @@ impl GrammarCompiler {
     /// Raises:
     ///     CompileError: with line and column.
     #[pyo3(signature = (grammar, *, cancel=None))]
-    fn compile_lark(slf: &Bound<'_, Self>, grammar: String, cancel: Option<&CancelFlag>) -> PyResult<CompiledGrammar> {
+    fn compile_lark(
+        slf: &Bound<'_, Self>,
+        grammar: String,
+        cancel: Option<&CancelFlag>,
+    ) -> PyResult<CompiledGrammar> {
         let arguments = PyTuple::new(slf.py(), [&grammar])?;
         let specification = so::GrammarSpecification::Lark(grammar);
-        compile(slf, &specification, cancel, ("compile_lark", arguments, None))
+        compile(
+            slf,
+            &specification,
+            cancel,
+            ("compile_lark", arguments, None),
+        )
     }
 
     /// Compiles a grammar in EBNF (where a line has `::=`) or Lark.
@@ -266,10 +336,19 @@ impl GrammarCompiler {
     /// Raises:
     ///     CompileError: with line and column.
     #[pyo3(signature = (grammar, *, cancel=None))]
-    fn compile_grammar(slf: &Bound<'_, Self>, grammar: String, cancel: Option<&CancelFlag>) -> PyResult<CompiledGrammar> {
+    fn compile_grammar(
+        slf: &Bound<'_, Self>,
+        grammar: String,
+        cancel: Option<&CancelFlag>,
+    ) -> PyResult<CompiledGrammar> {
         let arguments = PyTuple::new(slf.py(), [&grammar])?;
         let specification = so::GrammarSpecification::grammar(&grammar);
-        compile(slf, &specification, cancel, ("compile_grammar", arguments, None))
+        compile(
+            slf,
+            &specification,
+            cancel,
+            ("compile_grammar", arguments, None),
+        )
     }
 
     /// Compiles a structural tag: free text with tags in it.
@@ -280,11 +359,20 @@ impl GrammarCompiler {
     /// Raises:
     ///     CompileError: with the pointer of what is malformed or not supported.
     #[pyo3(signature = (tag, *, cancel=None))]
-    fn compile_structural_tag<'py>(slf: &Bound<'py, Self>, tag: &Bound<'py, PyAny>, cancel: Option<&CancelFlag>) -> PyResult<CompiledGrammar> {
+    fn compile_structural_tag<'py>(
+        slf: &Bound<'py, Self>,
+        tag: &Bound<'py, PyAny>,
+        cancel: Option<&CancelFlag>,
+    ) -> PyResult<CompiledGrammar> {
         let text = json_text(tag, "tag")?;
         let arguments = PyTuple::new(slf.py(), [&text])?;
         let specification = so::GrammarSpecification::StructuralTag(text);
-        compile(slf, &specification, cancel, ("compile_structural_tag", arguments, None))
+        compile(
+            slf,
+            &specification,
+            cancel,
+            ("compile_structural_tag", arguments, None),
+        )
     }
 
     /// The vocabulary.
@@ -312,7 +400,10 @@ impl GrammarCompiler {
         self.shared.compiler.num_compilations()
     }
 
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+    fn __getnewargs_ex__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
         let options = PyDict::new(py);
         options.set_item("cache_bytes", self.shared.options.cache_bytes)?;
         options.set_item("index_cache", self.shared.options.index_cache.clone())?;

@@ -42,15 +42,30 @@ pub(crate) fn compile_error(py: Python<'_>, error: &so::CompileError) -> PyErr {
             value.setattr("column", column)
         };
         let kind = match error {
-            E::Regex { message, offset, line, column } => {
+            E::Regex {
+                message,
+                offset,
+                line,
+                column,
+            } => {
                 place(message, *offset, *line, *column)?;
                 "regex"
             }
-            E::JsonSyntax { message, offset, line, column } => {
+            E::JsonSyntax {
+                message,
+                offset,
+                line,
+                column,
+            } => {
                 place(message, *offset, *line, *column)?;
                 "json_syntax"
             }
-            E::Grammar { message, offset, line, column } => {
+            E::Grammar {
+                message,
+                offset,
+                line,
+                column,
+            } => {
                 place(message, *offset, *line, *column)?;
                 "grammar"
             }

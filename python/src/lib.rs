@@ -32,8 +32,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compiler::CompiledGrammar>()?;
     module.add_class::<compiler::CancelFlag>()?;
     module.add_class::<matcher::GrammarMatcher>()?;
-    module.add_function(wrap_pyfunction!(apply::apply_token_bitmask_inplace, module)?)?;
-    module.add_function(wrap_pyfunction!(batch::fill_next_token_bitmask_batch, module)?)?;
+    module.add_function(wrap_pyfunction!(
+        apply::apply_token_bitmask_inplace,
+        module
+    )?)?;
+    module.add_function(wrap_pyfunction!(
+        batch::fill_next_token_bitmask_batch,
+        module
+    )?)?;
     module.add_function(wrap_pyfunction!(batch::accept_token_batch, module)?)?;
     module.add("CompileError", py.get_type::<errors::CompileError>())?;
     module.add("MatcherError", py.get_type::<errors::MatcherError>())?;

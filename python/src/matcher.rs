@@ -94,20 +94,28 @@ impl GrammarMatcher {
             let outcome = work(&mut inner);
             inner.matcher.set_allowance(None);
             match outcome {
-                Err(so::MatcherError::AllowanceSpent | so::MatcherError::StatesExhausted { .. }) => {}
+                Err(
+                    so::MatcherError::AllowanceSpent | so::MatcherError::StatesExhausted { .. },
+                ) => {}
                 outcome => return outcome.map_err(|error| matcher_error(py, &error)),
             }
         }
-        py.detach(|| self.call_detached(work)).map_err(|failure| failure.into_exception(py))
+        py.detach(|| self.call_detached(work))
+            .map_err(|failure| failure.into_exception(py))
     }
 
     /// Does work without the GIL; the matcher moves where its memory is full.
-    fn call_detached<T>(&self, work: impl Fn(&mut Inner) -> Result<T, so::MatcherError>) -> Result<T, Failure> {
+    fn call_detached<T>(
+        &self,
+        work: impl Fn(&mut Inner) -> Result<T, so::MatcherError>,
+    ) -> Result<T, Failure> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match work(&mut inner) {
                 Err(so::MatcherError::StatesExhausted { .. }) => {
-                    self.shared.compiler.renew(&mut inner.matcher, &so::CancelFlag::new())?;
+                    self.shared
+                        .compiler
+                        .renew(&mut inner.matcher, &so::CancelFlag::new())?;
                 }
                 outcome => return Ok(outcome?),
             }
@@ -117,7 +125,11 @@ impl GrammarMatcher {
     /// Fills a row, for a batch: without the GIL.
     pub(crate) fn fill_detached(&self, matrix: Matrix, index: usize) -> Result<bool, Unfilled> {
         // SAFETY: the batch checked the row, and holds the object.
-        let fill = |inner: &mut Inner| inner.matcher.fill_next_token_bitmask(unsafe { matrix.row(index) });
+        let fill = |inner: &mut Inner| {
+            inner
+                .matcher
+                .fill_next_token_bitmask(unsafe { matrix.row(index) })
+        };
         self.call_detached(fill).map_err(Unfilled)
     }
 
@@ -132,7 +144,9 @@ impl GrammarMatcher {
     }
 
     fn check_id(&self, token_id: i64) -> PyResult<u32> {
-        let id = u32::try_from(token_id).ok().filter(|&id| (id as usize) < self.vocab_size);
+        let id = u32::try_from(token_id)
+            .ok()
+            .filter(|&id| (id as usize) < self.vocab_size);
         id.ok_or_else(|| {
             PyIndexError::new_err(format!(
                 "token_id is {token_id}, but ids go from 0 to {}",
@@ -167,7 +181,10 @@ impl GrammarMatcher {
         let info = Arc::clone(grammar.grammar.tokenizer_info());
         let vocab_size = info.vocab_size();
         let (matcher, stop_token_ids) = match override_stop_tokens {
-            None => (so::GrammarMatcher::new(&grammar.grammar), info.stop_token_ids().to_vec()),
+            None => (
+                so::GrammarMatcher::new(&grammar.grammar),
+                info.stop_token_ids().to_vec(),
+            ),
             Some(ids) if ids.is_empty() => {
                 return Err(PyValueError::new_err(
                     "override_stop_tokens is empty: name at least one token, or leave it None",
@@ -180,11 +197,17 @@ impl GrammarMatcher {
                         vocab_size - 1
                     )));
                 }
-                (so::GrammarMatcher::with_only_stop_tokens(&grammar.grammar, &ids), ids)
+                (
+                    so::GrammarMatcher::with_only_stop_tokens(&grammar.grammar, &ids),
+                    ids,
+                )
             }
         };
         Ok(Self {
-            inner: Mutex::new(Inner { matcher, calls: Vec::new() }),
+            inner: Mutex::new(Inner {
+                matcher,
+                calls: Vec::new(),
+            }),
             grammar: compiled_grammar,
             shared,
             words: so::bitmask_words(vocab_size),
@@ -210,11 +233,20 @@ impl GrammarMatcher {
     ///     IndexError: a row that is not there.
     ///     MatcherError: a limit; the row is as it was.
     #[pyo3(signature = (bitmask, index=0))]
-    fn fill_next_token_bitmask(&self, py: Python<'_>, bitmask: &Bound<'_, PyAny>, index: usize) -> PyResult<bool> {
+    fn fill_next_token_bitmask(
+        &self,
+        py: Python<'_>,
+        bitmask: &Bound<'_, PyAny>,
+        index: usize,
+    ) -> PyResult<bool> {
         let matrix = bitmask_of(bitmask, true)?;
         self.check_row(&matrix, index)?;
         // SAFETY: checked, and `bitmask` lives for the call.
-        self.call(py, |inner| inner.matcher.fill_next_token_bitmask(unsafe { matrix.row(index) }))
+        self.call(py, |inner| {
+            inner
+                .matcher
+                .fill_next_token_bitmask(unsafe { matrix.row(index) })
+        })
     }
 
     /// The same with the tokens after which the text can be completed by `num_tokens` tokens in all, the
@@ -235,7 +267,9 @@ impl GrammarMatcher {
         self.call(py, |inner| {
             // SAFETY: checked, and `bitmask` lives for the call.
             let row = unsafe { matrix.row(index) };
-            inner.matcher.fill_next_token_bitmask_within(row, num_tokens)
+            inner
+                .matcher
+                .fill_next_token_bitmask_within(row, num_tokens)
         })
     }
 
@@ -248,8 +282,17 @@ impl GrammarMatcher {
     ///
     /// Raises:
     ///     ValueError: address is 0 or not a multiple of 4, or too few words.
-    fn unsafe_fill_next_token_bitmask(&self, py: Python<'_>, address: usize, words: usize) -> PyResult<bool> {
-        if address == 0 || !address.is_multiple_of(4) || words < self.words || words > usize::MAX / 8 {
+    fn unsafe_fill_next_token_bitmask(
+        &self,
+        py: Python<'_>,
+        address: usize,
+        words: usize,
+    ) -> PyResult<bool> {
+        if address == 0
+            || !address.is_multiple_of(4)
+            || words < self.words
+            || words > usize::MAX / 8
+        {
             return Err(PyValueError::new_err(format!(
                 "address must be that of at least {} words of 32 bits, not {address:#x} with {words}",
                 self.words
@@ -298,7 +341,9 @@ impl GrammarMatcher {
             (_, Ok(text)) => text.to_cow()?.as_bytes().to_vec(),
             _ => {
                 let given = text.get_type().name()?;
-                return Err(PyTypeError::new_err(format!("text must be str or bytes, not {given}")));
+                return Err(PyTypeError::new_err(format!(
+                    "text must be str or bytes, not {given}"
+                )));
             }
         };
         let count = u32::try_from(bytes.len())
@@ -318,7 +363,10 @@ impl GrammarMatcher {
     ///     IndexError: an id out of range.
     ///     MatcherError: a limit.
     fn validate_tokens(&self, py: Python<'_>, token_ids: Vec<i64>) -> PyResult<usize> {
-        let ids: Vec<u32> = token_ids.iter().map(|&id| self.check_id(id)).collect::<PyResult<_>>()?;
+        let ids: Vec<u32> = token_ids
+            .iter()
+            .map(|&id| self.check_id(id))
+            .collect::<PyResult<_>>()?;
         self.call(py, |inner| inner.matcher.validate_tokens(&ids))
     }
 
@@ -330,11 +378,16 @@ impl GrammarMatcher {
     fn rollback(&self, py: Python<'_>, num_tokens: i64) -> PyResult<()> {
         let outcome = self.call(py, |inner| {
             let accepted = inner.calls.len();
-            let kept = usize::try_from(num_tokens).ok().and_then(|asked| accepted.checked_sub(asked));
+            let kept = usize::try_from(num_tokens)
+                .ok()
+                .and_then(|asked| accepted.checked_sub(asked));
             let Some(kept) = kept else {
                 return Ok(Err(accepted));
             };
-            let steps: usize = inner.calls[kept..].iter().map(|&steps| steps as usize).sum();
+            let steps: usize = inner.calls[kept..]
+                .iter()
+                .map(|&steps| steps as usize)
+                .sum();
             inner.matcher.rollback(steps)?;
             inner.calls.truncate(kept);
             Ok(Ok(()))

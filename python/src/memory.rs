@@ -129,9 +129,16 @@ fn of_tensor(tensor: &DlTensor, wanted: &Wanted) -> PyResult<Matrix> {
     }
     let element = Element::of_dlpack(tensor).filter(|&element| (wanted.is_allowed)(element));
     let Some(element) = element else {
-        return Err(wrong_type(wanted, &format!("DLPack's type {} of {} bits", tensor.code, tensor.bits)));
+        return Err(wrong_type(
+            wanted,
+            &format!("DLPack's type {} of {} bits", tensor.code, tensor.bits),
+        ));
     };
-    let shape: Vec<usize> = tensor.shape().iter().map(|&size| size.max(0) as usize).collect();
+    let shape: Vec<usize> = tensor
+        .shape()
+        .iter()
+        .map(|&size| size.max(0) as usize)
+        .collect();
     let strides: Vec<isize> = tensor.strides().iter().map(|&s| s as isize).collect();
     // SAFETY: where the tensor begins, by DLPack.
     let data = unsafe { tensor.data.cast::<u8>().add(tensor.byte_offset as usize) };
@@ -145,20 +152,42 @@ fn of_buffer(buffer: &PyUntypedBuffer, wanted: &Wanted, writable: bool) -> PyRes
         return Err(wrong_type(wanted, &format!("the buffer format {given:?}")));
     };
     if writable && buffer.readonly() {
-        return Err(PyValueError::new_err(format!("{} must be writable; this one is read-only", wanted.name)));
+        return Err(PyValueError::new_err(format!(
+            "{} must be writable; this one is read-only",
+            wanted.name
+        )));
     }
     if buffer.suboffsets().is_some() {
-        return Err(PyValueError::new_err(format!("{} must lie in one block of memory", wanted.name)));
+        return Err(PyValueError::new_err(format!(
+            "{} must lie in one block of memory",
+            wanted.name
+        )));
     }
     let bytes = element.bytes() as isize;
     if buffer.strides().iter().any(|stride| stride % bytes != 0) {
         return Err(not_contiguous(wanted.name));
     }
-    let strides: Vec<isize> = buffer.strides().iter().map(|stride| stride / bytes).collect();
-    matrix(buffer.buf_ptr().cast(), element, buffer.shape(), &strides, wanted)
+    let strides: Vec<isize> = buffer
+        .strides()
+        .iter()
+        .map(|stride| stride / bytes)
+        .collect();
+    matrix(
+        buffer.buf_ptr().cast(),
+        element,
+        buffer.shape(),
+        &strides,
+        wanted,
+    )
 }
 
-fn matrix(data: *mut u8, element: Element, shape: &[usize], strides: &[isize], wanted: &Wanted) -> PyResult<Matrix> {
+fn matrix(
+    data: *mut u8,
+    element: Element,
+    shape: &[usize],
+    strides: &[isize],
+    wanted: &Wanted,
+) -> PyResult<Matrix> {
     let name = wanted.name;
     let (rows, width) = match *shape {
         [width] => (1, width),
@@ -171,26 +200,40 @@ fn matrix(data: *mut u8, element: Element, shape: &[usize], strides: &[isize], w
     };
     let row_stride = match (strides, shape.len()) {
         (&[_], 1) | (&[], _) => width,
-        (&[stride, _], 2) if rows > 1 => {
-            usize::try_from(stride).ok().filter(|&stride| stride >= width).ok_or_else(|| not_contiguous(name))?
-        }
+        (&[stride, _], 2) if rows > 1 => usize::try_from(stride)
+            .ok()
+            .filter(|&stride| stride >= width)
+            .ok_or_else(|| not_contiguous(name))?,
         _ => width,
     };
     if width > 1 && strides.last().is_some_and(|&stride| stride != 1) {
         return Err(not_contiguous(name));
     }
     if !(data as usize).is_multiple_of(element.bytes()) {
-        return Err(PyValueError::new_err(format!("{name} must be aligned to its elements")));
+        return Err(PyValueError::new_err(format!(
+            "{name} must be aligned to its elements"
+        )));
     }
-    Ok(Matrix { data, element, rows, width, stride: row_stride * element.bytes() })
+    Ok(Matrix {
+        data,
+        element,
+        rows,
+        width,
+        stride: row_stride * element.bytes(),
+    })
 }
 
 fn wrong_type(wanted: &Wanted, given: &str) -> PyErr {
-    PyTypeError::new_err(format!("{} must be of {}, not {given}", wanted.name, wanted.types))
+    PyTypeError::new_err(format!(
+        "{} must be of {}, not {given}",
+        wanted.name, wanted.types
+    ))
 }
 
 fn not_contiguous(name: &str) -> PyErr {
-    PyValueError::new_err(format!("{name} must have contiguous rows: call .contiguous() or numpy.ascontiguousarray"))
+    PyValueError::new_err(format!(
+        "{name} must have contiguous rows: call .contiguous() or numpy.ascontiguousarray"
+    ))
 }
 
 impl Matrix {
@@ -200,7 +243,9 @@ impl Matrix {
             return Ok(());
         }
         let rows = self.rows;
-        Err(PyIndexError::new_err(format!("index {index} is beyond the {rows} rows of {name}")))
+        Err(PyIndexError::new_err(format!(
+            "index {index} is beyond the {rows} rows of {name}"
+        )))
     }
 
     /// Checks that rows hold a mask of a vocabulary.

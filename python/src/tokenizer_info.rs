@@ -43,12 +43,15 @@ impl TokenizerInfo {
             None => tokenizer.tokenizer_info(vocab_size).map_err(value_error)?,
             Some(stop) => {
                 let ids = 0..tokenizer.vocab_size() as u32;
-                let vocab: Vec<Vec<u8>> = ids.map(|id| tokenizer.token_bytes(id).to_vec()).collect();
+                let vocab: Vec<Vec<u8>> =
+                    ids.map(|id| tokenizer.token_bytes(id).to_vec()).collect();
                 so::TokenizerInfo::new(&vocab, vocab_size, &stop, tokenizer.special_token_ids())
                     .map_err(value_error)?
             }
         };
-        Ok(Self { info: Arc::new(info) })
+        Ok(Self {
+            info: Arc::new(info),
+        })
     }
 }
 
@@ -65,9 +68,13 @@ impl TokenizerInfo {
     ) -> PyResult<Self> {
         let vocab_size = vocab_size.unwrap_or(vocab.len());
         let info = py
-            .detach(|| so::TokenizerInfo::new(&vocab, vocab_size, &stop_token_ids, &special_token_ids))
+            .detach(|| {
+                so::TokenizerInfo::new(&vocab, vocab_size, &stop_token_ids, &special_token_ids)
+            })
             .map_err(value_error)?;
-        Ok(Self { info: Arc::new(info) })
+        Ok(Self {
+            info: Arc::new(info),
+        })
     }
 
     /// A vocabulary from the text of a tokenizer.json.
@@ -93,7 +100,9 @@ impl TokenizerInfo {
         if let Some(config) = &config {
             files.push(("tokenizer_config.json", config.as_bytes()));
         }
-        let tokenizer = py.detach(|| Tokenizer::from_bytes(&files)).map_err(value_error)?;
+        let tokenizer = py
+            .detach(|| Tokenizer::from_bytes(&files))
+            .map_err(value_error)?;
         Self::of_tokenizer(&tokenizer, vocab_size, stop_token_ids)
     }
 
@@ -109,7 +118,9 @@ impl TokenizerInfo {
         vocab_size: Option<usize>,
         stop_token_ids: Option<Vec<u32>>,
     ) -> PyResult<Self> {
-        let tokenizer = py.detach(|| Tokenizer::from_files(&path)).map_err(value_error)?;
+        let tokenizer = py
+            .detach(|| Tokenizer::from_files(&path))
+            .map_err(value_error)?;
         Self::of_tokenizer(&tokenizer, vocab_size, stop_token_ids)
     }
 
@@ -156,7 +167,13 @@ impl TokenizerInfo {
                 "the tokenizer names no eos_token: give stop_token_ids, the tokens that end a text",
             ));
         }
-        Self::from_tokenizer_json(py, TextOrBytes::Text(json), None, vocab_size, stop_token_ids)
+        Self::from_tokenizer_json(
+            py,
+            TextOrBytes::Text(json),
+            None,
+            vocab_size,
+            stop_token_ids,
+        )
     }
 
     /// A vocabulary from an encoding of `tiktoken`, whose end of text is the stop token by default.
@@ -171,11 +188,14 @@ impl TokenizerInfo {
         vocab_size: Option<usize>,
         stop_token_ids: Option<Vec<u32>>,
     ) -> PyResult<Self> {
-        let (Some(ranks), Some(special)) =
-            (encoding.getattr_opt("_mergeable_ranks")?, encoding.getattr_opt("_special_tokens")?)
-        else {
+        let (Some(ranks), Some(special)) = (
+            encoding.getattr_opt("_mergeable_ranks")?,
+            encoding.getattr_opt("_special_tokens")?,
+        ) else {
             let given = encoding.get_type().name()?;
-            return Err(PyTypeError::new_err(format!("encoding must be a tiktoken.Encoding, not {given}")));
+            return Err(PyTypeError::new_err(format!(
+                "encoding must be a tiktoken.Encoding, not {given}"
+            )));
         };
         let num_tokens = encoding.getattr("n_vocab")?.extract::<usize>()?;
         let mut vocab = vec![Vec::new(); num_tokens];
@@ -228,7 +248,9 @@ impl TokenizerInfo {
     ///     IndexError: an id out of range.
     fn token_bytes<'py>(&self, py: Python<'py>, token_id: i64) -> PyResult<Bound<'py, PyBytes>> {
         let size = self.info.vocab_size();
-        let id = u32::try_from(token_id).ok().filter(|&id| (id as usize) < size);
+        let id = u32::try_from(token_id)
+            .ok()
+            .filter(|&id| (id as usize) < size);
         let Some(id) = id else {
             return Err(PyIndexError::new_err(format!(
                 "token_id is {token_id}, but ids go from 0 to {}",
@@ -240,7 +262,10 @@ impl TokenizerInfo {
 
     /// The bytes of all tokens, by id.
     fn decoded_vocab<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
-        self.info.tokens().map(|(_, bytes)| PyBytes::new(py, bytes)).collect()
+        self.info
+            .tokens()
+            .map(|(_, bytes)| PyBytes::new(py, bytes))
+            .collect()
     }
 
     fn __getnewargs_ex__<'py>(
