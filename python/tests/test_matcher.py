@@ -121,7 +121,7 @@ def test_batches(compiler):
         (numpy.zeros((1, 9), numpy.float32), TypeError, "bitmask must be of int32"),
         (numpy.zeros((1, 8), numpy.int32), ValueError, "needs 9"),
         (numpy.zeros((1, 1, 9), numpy.int32), ValueError, "one dimension or two"),
-        (numpy.int32(3), ValueError, "one dimension or two|writable"),
+        (numpy.int32(3), TypeError, "numpy array or another object"),
         (numpy.zeros((9, 2), numpy.int32).T, ValueError, "contiguous"),
         (numpy.zeros((1, 18), numpy.int32)[:, ::2], ValueError, "contiguous"),
         (numpy.zeros((2, 9), numpy.int32)[::-1], ValueError, "contiguous"),
