@@ -41,7 +41,7 @@ def arrays(draw):
         slice(None, None, draw(st.sampled_from([1, 1, 1, 2, -1])))
         for _ in range(draw(st.integers(0, array.ndim)))
     ]
-    array = array[tuple(cut)]
+    array = numpy.asarray(array[tuple(cut)])
     if draw(st.booleans()) and array.ndim == 2:
         array = array.T
     array = numpy.asarray(array)
