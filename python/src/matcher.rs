@@ -124,11 +124,10 @@ impl GrammarMatcher {
 
     /// Fills a row, for a batch: without the GIL.
     pub(crate) fn fill_detached(&self, matrix: Matrix, index: usize) -> Result<bool, Unfilled> {
-        // SAFETY: the batch checked the row, and holds the object.
         let fill = |inner: &mut Inner| {
-            inner
-                .matcher
-                .fill_next_token_bitmask(unsafe { matrix.row(index) })
+            // SAFETY: the batch checked the row, and holds the object.
+            let row = unsafe { matrix.row(index) };
+            inner.matcher.fill_next_token_bitmask(row)
         };
         self.call_detached(fill).map_err(Unfilled)
     }
@@ -241,11 +240,10 @@ impl GrammarMatcher {
     ) -> PyResult<bool> {
         let matrix = bitmask_of(bitmask, true)?;
         self.check_row(&matrix, index)?;
-        // SAFETY: checked, and `bitmask` lives for the call.
         self.call(py, |inner| {
-            inner
-                .matcher
-                .fill_next_token_bitmask(unsafe { matrix.row(index) })
+            // SAFETY: checked, and `bitmask` lives for the call.
+            let row = unsafe { matrix.row(index) };
+            inner.matcher.fill_next_token_bitmask(row)
         })
     }
 

@@ -156,6 +156,37 @@ def test_rows_of_other_memory(matcher):
             matcher.unsafe_fill_next_token_bitmask(*wrong)
 
 
+class Exported:
+    """A tensor of a library that has nothing but DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+
+def test_rows_by_dlpack(matcher):
+    array = numpy.full((3, 9), -1, numpy.int32)
+    assert matcher.fill_next_token_bitmask(Exported(array), 1)
+    assert bits(array[1]) == matcher.next_token_ids() and (array[[0, 2]] == -1).all()
+    matcher.fill_next_token_bitmask(Exported(array[::2]), 1)
+    assert bits(array[2]) == matcher.next_token_ids() and (array[0] == -1).all()
+    logits = numpy.zeros((3, 270), numpy.float16)
+    apply_token_bitmask_inplace(Exported(logits), array)
+    assert numpy.isfinite(logits[1]).sum() == 4
+    for wrong, error, text in [
+        (array.astype(numpy.int64), TypeError, "bitmask must be of int32"),
+        (array[:, :8], ValueError, "needs 9"),
+        (array.T, ValueError, "contiguous"),
+        (array[None], ValueError, "one dimension or two"),
+        (array[:, ::-1], ValueError, "contiguous"),
+        (array[:0], IndexError, "beyond the 0 rows"),
+    ]:
+        with pytest.raises(error, match=text):
+            matcher.fill_next_token_bitmask(Exported(wrong))
+
+
 def test_indices_and_ids_out_of_range(matcher):
     bitmask = allocate_token_bitmask(2, 270)
     with pytest.raises(IndexError, match="index 2 is beyond the 2 rows"):
