@@ -206,7 +206,7 @@ impl GrammarCompiler {
     /// Args:
     ///     schema: JSON as a str, a value that json.dumps takes, or a pydantic model class.
     ///     cancel: a CancelFlag, to stop it from another thread.
-    ///     **options: whitespace ("flexible" or "compact"), whitespace_pattern, separators (two strings),
+    ///     **options: whitespace ("usual", "flexible", "spaced" or "compact"), whitespace_pattern, separators (two strings),
     ///         property_order ("schema" or "any"), format ("assert" or "annotate"), draft, strict,
     ///         documents, limits; docs/json-schema.md describes them.
     ///
