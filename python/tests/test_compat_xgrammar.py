@@ -9,13 +9,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed: formwork.co
 
 import formwork.compat.xgrammar as xgr  # noqa: E402
 
-SPELLED = [*map(chr, range(128)), "true", "</s>"]
-EOS = 129
+# One token for each byte, by its code up to 127.
+SPELLED = [bytes([byte]) for byte in range(256)] + ["true", "</s>"]
+EOS = 257
 
 
 @pytest.fixture(scope="module")
 def info():
-    return xgr.TokenizerInfo(SPELLED, vocab_size=140)
+    return xgr.TokenizerInfo(SPELLED, vocab_size=270)
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +37,9 @@ def test_a_vocabulary_is_decoded():
 def test_the_tutorial(info, compiler):
     matcher = xgr.GrammarMatcher(compiler.compile_builtin_json_grammar())
     bitmask = xgr.allocate_token_bitmask(1, info.vocab_size)
-    assert tuple(bitmask.shape) == xgr.get_bitmask_shape(1, 140) == (1, 5)
+    assert tuple(bitmask.shape) == xgr.get_bitmask_shape(1, 270) == (1, 9)
     for sign in '{"a": true}':
-        logits = torch.zeros(1, 140)
+        logits = torch.zeros(1, 270)
         assert matcher.fill_next_token_bitmask(bitmask)
         xgr.apply_token_bitmask_inplace(logits, bitmask)
         assert logits[0, ord(sign)] == 0 and logits[0, 1].isneginf()
@@ -78,11 +79,11 @@ def test_grammars_and_batches(compiler):
         compiler.compile_grammar(xgr.Grammar.from_regex("c")),
     ]
     matchers = [xgr.GrammarMatcher(g) for g in grammars]
-    bitmask = xgr.allocate_token_bitmask(3, 140)
+    bitmask = xgr.allocate_token_bitmask(3, 270)
     xgr.BatchGrammarMatcher().batch_fill_next_token_bitmask(matchers, bitmask)
-    logits = torch.zeros(3, 140)
+    logits = torch.zeros(3, 270)
     xgr.apply_token_bitmask_inplace(logits, bitmask, indices=[0, 2])
-    assert logits.isfinite().sum(dim=1).tolist() == [1, 140, 1]
+    assert logits.isfinite().sum(dim=1).tolist() == [1, 270, 1]
     assert xgr.BatchGrammarMatcher.batch_accept_token(matchers, [97, 97, 99]) == [True, False, True]
     assert xgr.BatchGrammarMatcher.batch_accept_string(matchers, ["", "b", "c"]) == [True, True, False]
     xgr.reset_token_bitmask(bitmask)

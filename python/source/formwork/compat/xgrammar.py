@@ -235,10 +235,9 @@ def _json_options(
     if not any_whitespace:
         options["whitespace"] = "compact"
         options["separators"] = list(separators or (", ", ": "))
-    elif max_whitespace_cnt is not None:
-        options["whitespace_pattern"] = f"[ \\n\\r\\t]{{0,{int(max_whitespace_cnt)}}}"
     else:
-        options["whitespace"] = "flexible"
+        count = "*" if max_whitespace_cnt is None else f"{{0,{int(max_whitespace_cnt)}}}"
+        options["whitespace_pattern"] = "[ \\n\\r\\t]" + count
     return options
 
 
