@@ -215,7 +215,9 @@ class Grammar:
     @staticmethod
     def builtin_json_grammar() -> Grammar:
         """Any JSON object."""
-        return Grammar("compile_json_object", [], {})
+        options = _json_options()
+        del options["strict"]
+        return Grammar("compile_json_object", [], options)
 
 
 def _json_options(
