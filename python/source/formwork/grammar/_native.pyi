@@ -2,6 +2,20 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, final
 
+__all__ = [
+    "CancelFlag",
+    "CompileError",
+    "CompiledGrammar",
+    "GrammarCompiler",
+    "GrammarMatcher",
+    "MatcherError",
+    "TokenizerInfo",
+    "__version__",
+    "accept_token_batch",
+    "apply_token_bitmask_inplace",
+    "fill_next_token_bitmask_batch",
+]
+
 __version__: str
 
 class CompileError(ValueError):
