@@ -68,7 +68,7 @@ impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let says = |part: &str| says(&self.message, part);
         if let Some(parameter) = &self.parameter
-            && !says(parameter)
+            && !names(&self.message, parameter)
         {
             write!(f, "{parameter}: ")?;
         }
@@ -81,7 +81,16 @@ impl fmt::Display for ValidationError {
     }
 }
 
-/// True if a message has this name or value. One of a few characters may stand there by chance: it counts
+/// True if a message has this name, and not as a part of a longer one.
+fn names(message: &str, name: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    message.match_indices(name).any(|(start, _)| {
+        let (before, after) = (&message[..start], &message[start + name.len()..]);
+        !before.ends_with(is_of_name) && !after.starts_with(is_of_name)
+    })
+}
+
+/// True if a message has this value. One of a few characters may stand there by chance: it counts
 /// where the message has it as what it got.
 fn says(message: &str, part: &str) -> bool {
     const BY_CHANCE: usize = 3;

@@ -279,6 +279,30 @@ fn bad_lines_become_error_lines() {
 }
 
 #[test]
+fn parts_without_effect_are_told_of_the_first_lines() {
+    let line = |index: usize| {
+        let schema = json!({"type": "boolean", "nullable": true});
+        let format = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}});
+        let message = json!({"role": "user", "content": "Hi"});
+        let body = json!({"messages": [message], "max_tokens": 8, "response_format": format});
+        let url = "/v1/chat/completions";
+        json!({"custom_id": format!("{index}"), "method": "POST", "url": url, "body": body})
+            .to_string()
+    };
+    let lines: Vec<String> = (0..12).map(line).collect();
+    let batch = Batch::new(&lines.join("\n"));
+    let output = batch.run(&[]);
+    let told = stderr(&output);
+    assert!(output.status.success(), "{told}");
+    assert_eq!(told.matches("nullable has no effect").count(), 10, "{told}");
+    assert_eq!(
+        told.matches("more lines have parts without effect").count(),
+        1
+    );
+    assert_eq!(batch.results().len(), 12);
+}
+
+#[test]
 fn after_a_killed_core_the_file_can_be_resumed() {
     let batch = Batch::new(&requests(60, 60));
     let mut frontend =

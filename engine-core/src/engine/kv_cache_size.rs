@@ -48,11 +48,12 @@ pub enum KvCacheSizeError {
     },
     /// More than the machine has.
     #[error(
-        "the KV cache would take {asked_mib} MiB ({num_blocks} blocks of {block_size} tokens), and \
-         {available_mib} MiB are free: at most {most} blocks, {most_bytes} bytes \
-         (num_blocks_override, kv_cache_memory_bytes)"
+        "{setting} is too large: the KV cache would take {asked_mib} MiB ({num_blocks} blocks of {block_size} \
+         tokens), and {available_mib} MiB are free; at most {most}"
     )]
     TooLarge {
+        /// The setting that asks for it.
+        setting: &'static str,
         /// Blocks, the null block included.
         num_blocks: u64,
         /// Tokens per block.
@@ -61,10 +62,8 @@ pub enum KvCacheSizeError {
         asked_mib: u64,
         /// What is free, in MiB.
         available_mib: u64,
-        /// As many blocks as there is memory for.
+        /// What the setting may be at most.
         most: u64,
-        /// The keys and values of so many.
-        most_bytes: u64,
     },
     /// The cache can't hold one sequence.
     #[error(
@@ -148,13 +147,20 @@ fn size_with_memory(
         .ok()
         .filter(|_| num_blocks <= most);
     let Some(num_blocks) = fits else {
+        let (setting, most) = match config.num_blocks_override {
+            Some(_) => ("num_blocks_override", most),
+            None => (
+                "kv_cache_memory_bytes",
+                most.saturating_mul(bytes_per_block),
+            ),
+        };
         return Err(KvCacheSizeError::TooLarge {
+            setting,
             num_blocks,
             block_size,
             asked_mib: num_blocks.saturating_mul(bytes_per_block) >> 20,
             available_mib: available >> 20,
             most,
-            most_bytes: most.saturating_mul(bytes_per_block),
         });
     };
     let holds = u64::from(num_blocks.saturating_sub(1)) * u64::from(block_size);
@@ -292,21 +298,21 @@ mod tests {
 
     #[test]
     fn more_than_the_machine_has_is_refused_before_it_is_taken() {
-        for config in [
-            CacheConfig {
-                num_blocks_override: Some(u32::MAX),
-                ..CacheConfig::default()
-            },
-            CacheConfig {
-                kv_cache_memory_bytes: Some(u64::MAX),
-                ..CacheConfig::default()
-            },
-        ] {
-            let error = size(config, None, 228 * 1000).unwrap_err();
-            assert!(
-                matches!(error, KvCacheSizeError::TooLarge { most: 1000, .. }),
-                "{error}"
-            );
-        }
+        let blocks = CacheConfig {
+            num_blocks_override: Some(u32::MAX),
+            ..CacheConfig::default()
+        };
+        let bytes = CacheConfig {
+            kv_cache_memory_bytes: Some(10 << 40),
+            ..CacheConfig::default()
+        };
+        // Memory for a thousand blocks.
+        let refused = |config| size(config, None, 228 * 1000).unwrap_err().to_string();
+        let told = refused(blocks);
+        assert!(told.starts_with("num_blocks_override is too large: "));
+        assert!(told.ends_with("; at most 1000"), "{told}");
+        let told = refused(bytes);
+        assert!(told.starts_with("kv_cache_memory_bytes is too large: "));
+        assert!(told.ends_with("; at most 100000"), "{told}");
     }
 }

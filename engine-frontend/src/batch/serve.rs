@@ -1,6 +1,7 @@
 //! One line of a batch: from its bytes to its result.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::{FinishReason, RequestErrorCode};
@@ -12,13 +13,17 @@ use super::input::InputLine;
 use super::line::{BatchRequestInput, BatchRequestOutput, BatchUrl};
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::openai::{
-    ChatCompletionRequest, CompletionRequest, OpenAIServing, RequestContext, ServingError,
+    ChatCompletionRequest, CommonFields, CompletionRequest, OpenAIServing, RequestContext,
+    ServingError,
 };
 use crate::random::mix;
 
 /// First and longest pause where the core's queue is full.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Lines with parts without effect that are told.
+const MAX_WARNED_LINES: u64 = 10;
 
 /// Attempts at a full queue before a line waits until it is the only one in the engine.
 const ATTEMPTS_AMONG_OTHERS: u32 = 8;
@@ -36,6 +41,8 @@ pub(super) struct LineServing {
     /// Whether no other frontend fills the core's queue.
     owns_core: bool,
     first_pause: Duration,
+    /// Lines so far that have parts without effect.
+    num_warned: AtomicU64,
 }
 
 impl LineServing {
@@ -57,6 +64,7 @@ impl LineServing {
             sequences: Semaphore::new(max_sequences as usize),
             owns_core,
             first_pause: FIRST_PAUSE,
+            num_warned: AtomicU64::new(0),
         }
     }
 
@@ -84,7 +92,10 @@ impl LineServing {
             usage: Arc::default(),
         };
         let served = match ApiRequest::from_json(request.url, request.body) {
-            Ok(request) => self.answer(&request, &context, number).await,
+            Ok(request) => {
+                self.warn(&request, number);
+                self.answer(&request, &context, number).await
+            }
             Err(error) => Err(error.into()),
         };
         let (status_code, body) = match served {
@@ -109,6 +120,23 @@ impl LineServing {
             status_code,
             body,
         ))
+    }
+
+    /// Says what has no effect in a line, for the first lines that have such.
+    fn warn(&self, request: &ApiRequest, number: u64) {
+        let warnings = &request.common().warnings;
+        if warnings.is_empty() {
+            return;
+        }
+        match self.num_warned.fetch_add(1, Ordering::Relaxed) {
+            0..MAX_WARNED_LINES => {
+                tracing::warn!("line {number}: {}", warnings.texts().join("; "));
+            }
+            MAX_WARNED_LINES => tracing::warn!(
+                "more lines have parts without effect; with \"include_warnings\": true a line's answer names them"
+            ),
+            _ => {}
+        }
     }
 
     /// Answers a request, and tries again while the core's queue is full. One that doesn't even
@@ -167,6 +195,13 @@ impl ApiRequest {
         };
         refuse_stream(stream)?;
         Ok(request)
+    }
+
+    fn common(&self) -> &CommonFields {
+        match self {
+            Self::Completion(request) => &request.common,
+            Self::ChatCompletion(request) => &request.common,
+        }
     }
 
     /// The answers that it asks for.

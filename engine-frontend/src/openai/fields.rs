@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::ignored_fields::{self, Api};
 use super::warnings::Warnings;
+use crate::did_you_mean::did_you_mean;
 use crate::error::ValidationError;
 use crate::json_problem::{json_problem, number_text};
 
@@ -27,6 +28,8 @@ pub(super) struct Fields {
     api: Api,
     is_strict: bool,
     warnings: Warnings,
+    /// The names that were asked for.
+    known: Vec<&'static str>,
 }
 
 impl Fields {
@@ -45,6 +48,7 @@ impl Fields {
                     api,
                     is_strict,
                     warnings: Warnings::default(),
+                    known: Vec::new(),
                 })
             }
             other => Err(ValidationError::field(
@@ -68,8 +72,9 @@ impl Fields {
     /// Takes a field.
     pub(super) fn take<T: DeserializeOwned>(
         &mut self,
-        name: &str,
+        name: &'static str,
     ) -> Result<Option<T>, ValidationError> {
+        self.known.push(name);
         let Some(value) = self.map.remove(name) else {
             return Ok(None);
         };
@@ -84,7 +89,7 @@ impl Fields {
     /// Takes a field that must be there.
     pub(super) fn require<T: DeserializeOwned>(
         &mut self,
-        name: &str,
+        name: &'static str,
     ) -> Result<T, ValidationError> {
         self.take(name)?
             .ok_or_else(|| ValidationError::about(name, format!("{name} is missing")))
@@ -130,7 +135,11 @@ impl Fields {
             );
             return Err(ValidationError::field(name, &value, message));
         }
-        let message = format!("unknown field {name}; remove it or correct its name");
+        let hint = match did_you_mean(&name, self.known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "remove it or correct its name".to_owned(),
+        };
+        let message = format!("unknown field {name}; {hint}");
         Err(ValidationError::about(name, message))
     }
 }
@@ -158,6 +167,18 @@ mod tests {
         let error = left(json!({"temprature": 1}));
         assert_eq!(error.parameter.as_deref(), Some("temprature"));
         assert!(error.message.contains("unknown field temprature"));
+        let mut fields = Fields::new(json!({"temprature": 1, "x": 1})).unwrap();
+        assert_eq!(fields.take::<f64>("temperature").unwrap(), None);
+        let error = fields.finish().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown field temprature; did you mean `temperature`?"
+        );
+        let error = left(json!({"nn": 1}));
+        assert_eq!(
+            error.to_string(),
+            "unknown field nn; remove it or correct its name"
+        );
         let error = left(json!({"guided_yaml": "x"}));
         assert!(error.message.contains("no field of this API"), "{error}");
     }

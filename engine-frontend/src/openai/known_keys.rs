@@ -126,6 +126,12 @@ pub(super) const CALL_OUTPUT_ITEM: &[&str] = &[
     "name",
 ];
 
+/// A choice of one tool, as chat requests spell it; the tools of a choice of some.
+pub(super) const TOOL_CHOICE_OF_ONE: &[&str] = &["type", "function"];
+
+/// The same, as Responses requests spell it.
+pub(super) const RESPONSES_TOOL_CHOICE_OF_ONE: &[&str] = &["type", "name"];
+
 /// Thinking in a Responses request's input.
 pub(super) const REASONING_ITEM: &[&str] = &[
     "type",
@@ -271,6 +277,11 @@ mod tests {
         assert_eq!(item(call), "input[0].args");
         let output = json!({"type": "function_call_output", "call_id": "c", "output": "a", "x": 1});
         assert_eq!(item(output), "input[0].x");
+        let summary = json!([{"type": "summary_text", "text": "a", "txt": "b"}]);
+        assert_eq!(
+            item(json!({"type": "reasoning", "summary": summary})),
+            "input[0].summary[0].txt"
+        );
         assert_eq!(
             item(json!({"type": "reasoning", "text": "a"})),
             "input[0].text"

@@ -18,7 +18,7 @@ pub(crate) const REASONING_EFFORTS: [&str; 7] =
 /// Budgets of thinking, in tokens.
 const BUDGETS: [(&str, u32); 3] = [("low", 1024), ("medium", 4096), ("high", 16_384)];
 
-/// Variables by which chat templates switch thinking off: Qwen's and GLM's, DeepSeek's.
+/// Variables by which chat templates switch thinking on and off: Qwen's and GLM's, DeepSeek's.
 const THINKING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
 
 /// Takes `reasoning_effort`.
@@ -42,15 +42,34 @@ fn is_off(effort: &str, template_reads_it: bool) -> bool {
     effort == "none" || effort == "minimal" && !template_reads_it
 }
 
-/// Switches thinking off in a template's variables, if their effort says so. A variable that the request
-/// sets itself stays.
-pub(super) fn switch_thinking(variables: &mut Map<String, Value>, template_reads_it: bool) {
-    let effort = variables.get(REASONING_EFFORT).and_then(Value::as_str);
-    if effort.is_some_and(|effort| is_off(effort, template_reads_it)) {
-        for name in THINKING_SWITCHES {
-            variables.entry(name).or_insert(Value::Bool(false));
-        }
+/// Switches thinking on or off in a template's variables, as their effort says; a template that reads an
+/// effort is left to switch it on by itself.
+///
+/// # Errors
+/// A variable that the request sets switches off what the effort asks for.
+pub(super) fn switch_thinking(
+    variables: &mut Map<String, Value>,
+    template_reads_it: bool,
+) -> Result<(), ValidationError> {
+    let Some(effort) = variables.get(REASONING_EFFORT).and_then(Value::as_str) else {
+        return Ok(());
+    };
+    let is_off = is_off(effort, template_reads_it);
+    if !is_off && template_reads_it {
+        return Ok(());
     }
+    let is_against = |name: &&&str| !is_off && variables.get(**name) == Some(&Value::Bool(false));
+    if let Some(name) = THINKING_SWITCHES.iter().find(is_against) {
+        let message = format!(
+            "{REASONING_EFFORT} {effort:?} asks for thinking, which chat_template_kwargs.{name} switches \
+             off: leave one of them out"
+        );
+        return Err(ValidationError::about(REASONING_EFFORT, message));
+    }
+    for name in THINKING_SWITCHES {
+        variables.entry(name).or_insert(Value::Bool(!is_off));
+    }
+    Ok(())
 }
 
 /// The budget of thinking that a template's variables ask for; `None` is unbounded.
@@ -91,9 +110,13 @@ mod tests {
                 variables.insert(REASONING_EFFORT.to_owned(), effort.into());
                 let budget = thinking_token_budget(&variables, reads);
                 assert_eq!(budget, expected, "{effort} {reads}");
-                switch_thinking(&mut variables, reads);
-                let is_off = variables.get("enable_thinking") == Some(&json!(false));
-                assert_eq!(is_off, expected == off, "{effort} {reads}");
+                switch_thinking(&mut variables, reads).unwrap();
+                let switch = match expected == off {
+                    true => Some(json!(false)),
+                    false => (!reads).then_some(json!(true)),
+                };
+                let switched = variables.get("enable_thinking");
+                assert_eq!(switched, switch.as_ref(), "{effort} {reads}");
             }
         }
         assert_eq!(thinking_token_budget(&Map::new(), false), None);
@@ -104,8 +127,12 @@ mod tests {
         let mut variables = Map::new();
         variables.insert(REASONING_EFFORT.to_owned(), "none".into());
         variables.insert("enable_thinking".to_owned(), true.into());
-        switch_thinking(&mut variables, false);
+        switch_thinking(&mut variables, false).unwrap();
         assert_eq!(variables["enable_thinking"], true);
         assert_eq!(variables["thinking"], false);
+        variables.insert(REASONING_EFFORT.to_owned(), "high".into());
+        let error = switch_thinking(&mut variables, false).unwrap_err();
+        assert!(error.message.contains("chat_template_kwargs.thinking"));
+        switch_thinking(&mut variables, true).unwrap();
     }
 }

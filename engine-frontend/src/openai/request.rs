@@ -359,7 +359,7 @@ fn take_truncation_side(fields: &mut Fields) -> Result<TruncationSide, Validatio
 }
 
 /// A number, which is refused as it was sent where it is none of 32 bits.
-fn take_float(fields: &mut Fields, name: &str) -> Result<Option<f32>, ValidationError> {
+fn take_float(fields: &mut Fields, name: &'static str) -> Result<Option<f32>, ValidationError> {
     let Some(value) = fields.take::<Value>(name)? else {
         return Ok(None);
     };
@@ -373,7 +373,10 @@ fn take_float(fields: &mut Fields, name: &str) -> Result<Option<f32>, Validation
 }
 
 /// A count that may be -1 for "off": `Some(None)` is off.
-fn take_or_off(fields: &mut Fields, name: &str) -> Result<Option<Option<u32>>, ValidationError> {
+fn take_or_off(
+    fields: &mut Fields,
+    name: &'static str,
+) -> Result<Option<Option<u32>>, ValidationError> {
     let Some(value) = fields.take::<i64>(name)? else {
         return Ok(None);
     };
@@ -394,7 +397,7 @@ fn take_or_off(fields: &mut Fields, name: &str) -> Result<Option<Option<u32>>, V
 /// Takes a limit on the answer's tokens. Whether 0 will do is the kind's to say.
 pub(super) fn take_max_tokens(
     fields: &mut Fields,
-    name: &str,
+    name: &'static str,
 ) -> Result<Option<u32>, ValidationError> {
     let Some(value) = fields.take::<Value>(name)? else {
         return Ok(None);

@@ -1,21 +1,42 @@
 //! Constraints as requests spell them: `structured_outputs`, `response_format`, the older `guided_*`
 //! fields, and llama.cpp's `grammar` and `json_schema`.
 
+mod nested_schemas;
+
 use protocol::{
     PropertyOrder, Shared, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub(super) use self::nested_schemas::warn_of_schema;
+use self::nested_schemas::{warn_of_grammar, warn_of_tag};
 use super::fields::{Fields, parse};
 use super::known_keys;
 use super::warnings::Warnings;
+use crate::did_you_mean::did_you_mean;
 use crate::error::ValidationError;
 use crate::input_processor::ConstraintPart;
-use crate::structured_outputs::{BackendOptions, schema_warnings};
+use crate::structured_outputs::BackendOptions;
 
-/// Longest text of a schema of which warnings are given, in bytes.
-const MAX_WARNED_TEXT: usize = 256 << 10;
+/// The fields of `structured_outputs`.
+const FIELDS: [&str; 14] = [
+    "json",
+    "json_object",
+    "regex",
+    "choice",
+    "grammar",
+    "structural_tag",
+    "whitespace",
+    "whitespace_pattern",
+    "disable_any_whitespace",
+    "disable_additional_properties",
+    "property_order",
+    "backend",
+    "complete_within_max_tokens",
+    "enable_in_reasoning",
+];
+
 const RESPONSE_FORMAT: &str = "response_format";
 const RESPONSE_FORMAT_TYPES: &str = "text, json_object, json_schema or structural_tag";
 
@@ -120,18 +141,6 @@ pub(super) fn take(fields: &mut Fields) -> Result<Taken, ValidationError> {
     gathered.finish()
 }
 
-/// Warns of a schema's keywords that have no effect. A schema as a long text is not looked at: its values
-/// would take memory that nobody counted.
-pub(super) fn warn_of_schema(warnings: &mut Warnings, field: &str, schema: &Value) {
-    let parsed = match schema {
-        Value::String(text) if text.len() <= MAX_WARNED_TEXT => serde_json::from_str(text).ok(),
-        _ => None,
-    };
-    for warning in schema_warnings(parsed.as_ref().unwrap_or(schema)) {
-        warnings.push(field, &format!(", {warning}"));
-    }
-}
-
 impl Gathered {
     fn take_field(
         &mut self,
@@ -165,8 +174,14 @@ impl Gathered {
             }
             "regex" => Constraint::Regex(parse(&field, value)?),
             "choice" => Constraint::Choice(parse(&field, value)?),
-            "grammar" => Constraint::Grammar(parse(&field, value)?),
-            "structural_tag" => Constraint::StructuralTag(structural_tag_text(&field, value)?),
+            "grammar" => {
+                warn_of_grammar(&mut self.warnings, &field, &value);
+                Constraint::Grammar(parse(&field, value)?)
+            }
+            "structural_tag" => {
+                warn_of_tag(&mut self.warnings, &field, &value);
+                Constraint::StructuralTag(structural_tag_text(&field, value)?)
+            }
             _ => return self.take_option(field, name, value),
         };
         self.constraints.push((field, constraint));
@@ -252,7 +267,11 @@ impl Gathered {
             }
             "enable_in_reasoning" => set(&mut self.enable_in_reasoning, &field, value),
             _ => {
-                let message = format!("unknown field {field}; remove it or correct its name");
+                let hint = match did_you_mean(name, FIELDS.iter().copied()) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => "remove it or correct its name".to_owned(),
+                };
+                let message = format!("unknown field {field}; {hint}");
                 Err(ValidationError::field(field, &value, message))
             }
         }
@@ -289,8 +308,10 @@ impl Gathered {
             Some("json_schema") if format.contains_key(SCHEMA) => &["type", SCHEMA],
             Some("json_schema") => &["type", "json_schema"],
             Some("structural_tag") => {
-                let text = Value::Object(format).to_string();
                 let field = RESPONSE_FORMAT.to_owned();
+                let tag = Value::Object(format);
+                warn_of_tag(&mut self.warnings, &field, &tag);
+                let text = tag.to_string();
                 self.constraints
                     .push((field, Constraint::StructuralTag(text)));
                 return Ok(());

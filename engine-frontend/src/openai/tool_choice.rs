@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::fields::Fields;
+use super::known_keys::{self, FUNCTION, TOOL_CHOICE_OF_ONE};
 use super::tools::name_of;
 use crate::error::{ValidationError, cut_short};
 
@@ -89,14 +90,31 @@ pub(super) fn take_tool_choice(
     match choice.get("type").and_then(Value::as_str) {
         Some("function") => match name_of(&choice) {
             Some(name) => {
+                check_keys(TOOL_CHOICE, &choice)?;
                 check_known(TOOL_CHOICE, name, &known, tools)?;
                 Ok(ToolChoice::Named(name.to_owned()))
             }
             None => wrong(CHOICES),
         },
-        Some(ALLOWED_TOOLS) => allowed_tools(choice.get(ALLOWED_TOOLS), &known, tools),
+        Some(ALLOWED_TOOLS) => {
+            if let Value::Object(choice) = &choice {
+                known_keys::check(TOOL_CHOICE, choice, &["type", ALLOWED_TOOLS])?;
+            }
+            allowed_tools(choice.get(ALLOWED_TOOLS), &known, tools)
+        }
         _ => wrong(CHOICES),
     }
+}
+
+/// Refuses what is unknown in the choice of a function. A whole tool may stand there.
+fn check_keys(field: &str, choice: &Value) -> Result<(), ValidationError> {
+    if let Value::Object(choice) = choice {
+        known_keys::check(field, choice, TOOL_CHOICE_OF_ONE)?;
+        if let Some(Value::Object(function)) = choice.get("function") {
+            known_keys::check(&format!("{field}.function"), function, FUNCTION)?;
+        }
+    }
+    Ok(())
 }
 
 /// `{"mode": "auto" or "required", "tools": [{"type": "function", "function": {"name": ...}}]}`
@@ -108,6 +126,7 @@ fn allowed_tools(
     const FIELD: &str = "tool_choice.allowed_tools";
     let empty = Map::new();
     let allowed = given.and_then(Value::as_object).unwrap_or(&empty);
+    known_keys::check(FIELD, allowed, &["mode", "tools"])?;
     let required = match allowed.get("mode").and_then(Value::as_str) {
         Some("auto") => false,
         Some("required") => true,
@@ -135,6 +154,7 @@ fn allowed_tools(
             );
             return Err(ValidationError::field(field, tool, message));
         };
+        check_keys(&field, tool)?;
         check_known(&field, name, known, tools)?;
         names.insert(name.to_owned());
     }
@@ -229,6 +249,21 @@ mod tests {
                 "allowed_tools",
             ),
             (json!("some"), TOOL_CHOICE.to_owned(), "must be"),
+            (
+                json!({"type": "function", "function": {"name": "f"}, "nme": 1}),
+                format!("{TOOL_CHOICE}.nme"),
+                "unknown field",
+            ),
+            (
+                json!({"type": "function", "function": {"name": "f", "x": 1}}),
+                format!("{TOOL_CHOICE}.function.x"),
+                "unknown field",
+            ),
+            (
+                json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tool": []}}),
+                format!("{field}.tool"),
+                "did you mean `tools`?",
+            ),
         ] {
             let error = choose(choice).unwrap_err();
             assert_eq!(error.parameter, Some(parameter));

@@ -141,80 +141,115 @@ impl ToolCallFormat {
     /// answer without: any text where absent. `parallel` says whether several calls will do.
     pub(super) fn structural_tag(
         self,
-        functions: &[(&str, Value)],
+        functions: Vec<(&str, Value)>,
         calls: &Calls,
         answer: Option<Value>,
         parallel: bool,
     ) -> Value {
         let format = match (calls, answer) {
             (Calls::Only, _) => self.calls_only(functions, parallel),
-            (Calls::Possible, Some(answer)) => {
-                json!({"type": "or", "elements": [answer, self.calls_only(functions, parallel)]})
-            }
+            (Calls::Possible, Some(answer)) => either(answer, self.calls_only(functions, parallel)),
             (Calls::Possible, None) if self.is_whole_answer() => {
                 let answer = json!({"type": "regex", "pattern": NO_LLAMA_CALL});
-                json!({"type": "or", "elements": [answer, self.calls_only(functions, parallel)]})
+                either(answer, self.calls_only(functions, parallel))
             }
             (Calls::Possible, None) => self.calls_in_text(functions, parallel),
         };
-        json!({"type": "structural_tag", "format": format})
+        object([("type", "structural_tag".into()), ("format", format)])
     }
 
     /// Text with calls in it.
-    fn calls_in_text(self, functions: &[(&str, Value)], parallel: bool) -> Value {
+    fn calls_in_text(self, functions: Vec<(&str, Value)>, parallel: bool) -> Value {
         let tags = match self {
-            Self::Mistral => {
-                let list = self.calls_only(functions, parallel);
-                let list = list.pointer("/elements/1").cloned().unwrap_or_default();
-                vec![json!({"begin": "[TOOL_CALLS]", "content": list, "end": ""})]
-            }
+            Self::Mistral => vec![object([
+                ("begin", "[TOOL_CALLS]".into()),
+                ("content", self.list_of_calls(functions, parallel)),
+                ("end", "".into()),
+            ])],
             _ => self.tags(functions),
         };
-        json!({
-            "type": "triggered_tags", "triggers": self.triggers(), "tags": tags,
-            "stop_after_first": !parallel || !self.has_text_after(),
-        })
+        object([
+            ("type", "triggered_tags".into()),
+            ("triggers", json!(self.triggers())),
+            ("tags", tags.into()),
+            (
+                "stop_after_first",
+                (!parallel || !self.has_text_after()).into(),
+            ),
+        ])
     }
 
     /// Nothing but calls, at least one.
-    fn calls_only(self, functions: &[(&str, Value)], parallel: bool) -> Value {
+    fn calls_only(self, functions: Vec<(&str, Value)>, parallel: bool) -> Value {
+        let calls = self.list_of_calls(functions, parallel);
+        match self {
+            Self::Hermes | Self::MistralArgs | Self::List => calls,
+            Self::Llama3Json => sequence(vec![optional("<|python_tag|>"), calls]),
+            Self::Mistral => sequence(vec![text("[TOOL_CALLS]"), calls]),
+        }
+    }
+
+    /// Calls one after the other, with what stands around all of them.
+    fn list_of_calls(self, functions: Vec<(&str, Value)>, parallel: bool) -> Value {
         let separator = match self {
             Self::Hermes => "\n",
             Self::Llama3Json => "; ",
             Self::Mistral | Self::List => ", ",
             Self::MistralArgs => "",
         };
-        let calls = json!({
-            "type": "tags_with_separator", "tags": self.tags(functions), "separator": separator,
-            "at_least_one": true, "stop_after_first": !parallel,
-        });
-        let text = |value: &str| json!({"type": "const_string", "value": value});
-        let optional = |value: &str| json!({"type": "optional", "content": text(value)});
-        let sequence = |parts: Vec<Value>| json!({"type": "sequence", "elements": parts});
+        let calls = object([
+            ("type", "tags_with_separator".into()),
+            ("tags", self.tags(functions).into()),
+            ("separator", separator.into()),
+            ("at_least_one", true.into()),
+            ("stop_after_first", (!parallel).into()),
+        ]);
         match self {
-            Self::Hermes | Self::MistralArgs => calls,
-            Self::Llama3Json => sequence(vec![optional("<|python_tag|>"), calls]),
+            Self::Hermes | Self::MistralArgs | Self::Llama3Json => calls,
             Self::List => sequence(vec![text("["), calls, text("]")]),
-            Self::Mistral => {
-                let list = sequence(vec![optional(" "), text("["), calls, text("]")]);
-                sequence(vec![text("[TOOL_CALLS]"), list])
-            }
+            Self::Mistral => sequence(vec![optional(" "), text("["), calls, text("]")]),
         }
     }
 
     /// One tag per function, from its own opening on.
-    fn tags(self, functions: &[(&str, Value)]) -> Vec<Value> {
-        let tags = functions.iter().map(|(name, schema)| {
+    fn tags(self, functions: Vec<(&str, Value)>) -> Vec<Value> {
+        let tags = functions.into_iter().map(|(name, schema)| {
             let begin = match self {
                 Self::Hermes | Self::MistralArgs => self.next(name),
                 Self::Mistral => call_head(name, "arguments"),
                 Self::Llama3Json | Self::List => call_head(name, "parameters"),
             };
-            let content = json!({"type": "json_schema", "json_schema": schema});
-            json!({"begin": begin, "content": content, "end": self.close()})
+            let content = object([("type", "json_schema".into()), ("json_schema", schema)]);
+            object([
+                ("begin", begin.into()),
+                ("content", content),
+                ("end", self.close().into()),
+            ])
         });
         tags.collect()
     }
+}
+
+/// An object of these members. `json!` would copy them, and schemas may be large.
+fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
+    let members = members.map(|(name, value)| (name.to_owned(), value));
+    Value::Object(members.into_iter().collect())
+}
+
+fn text(value: &str) -> Value {
+    json!({"type": "const_string", "value": value})
+}
+
+fn optional(value: &str) -> Value {
+    object([("type", "optional".into()), ("content", text(value))])
+}
+
+fn sequence(elements: Vec<Value>) -> Value {
+    object([("type", "sequence".into()), ("elements", elements.into())])
+}
+
+fn either(one: Value, other: Value) -> Value {
+    object([("type", "or".into()), ("elements", vec![one, other].into())])
 }
 
 /// Where the answer without calls stands in a structural tag that has one.
@@ -335,7 +370,7 @@ mod tests {
         for (_, format) in NAMES.into_iter().chain([("list", ToolCallFormat::List)]) {
             for calls in [Calls::Only, Calls::Possible] {
                 for answer in [None, Some(answer.clone())] {
-                    let tag = format.structural_tag(&functions, &calls, answer, true);
+                    let tag = format.structural_tag(functions.to_vec(), &calls, answer, true);
                     let place = place_of_functions(&tag);
                     for (i, name) in ["f", "g"].into_iter().enumerate() {
                         let tag = tag.pointer(&format!("{place}/{i}")).unwrap();

@@ -30,6 +30,7 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
     if tools.is_empty() {
         return Ok(None);
     }
+    check_number(&tools)?;
     let mut known = HashSet::new();
     for (i, tool) in tools.iter().enumerate() {
         let named = tool.get("type") == Some(&Value::from("function")) && name_of(tool).is_some();
@@ -79,6 +80,18 @@ fn check_keys(i: usize, tool: &Value) -> Result<(), ValidationError> {
         known_keys::check(&format!("tools[{i}].function"), function, FUNCTION)?;
     }
     Ok(())
+}
+
+/// Most tools of a request. Each is a schema, and all of them are one constraint.
+const MAX_TOOLS: usize = 1024;
+
+/// Refuses more tools than a request may have, before anything is made of them.
+pub(super) fn check_number(tools: &[Value]) -> Result<(), ValidationError> {
+    if tools.len() <= MAX_TOOLS {
+        return Ok(());
+    }
+    let message = format!("tools must be at most {MAX_TOOLS}, got {}", tools.len());
+    Err(ValidationError::field("tools", tools.len(), message))
 }
 
 /// Longest name of a function.
@@ -154,7 +167,8 @@ pub(super) fn constraint(
     };
     let parallel = parallel && !matches!(choice, ToolChoice::Named(_));
     let answer_format = answer.map(answer_format).transpose()?;
-    let tag = format.structural_tag(&functions, &calls, answer_format, parallel);
+    let openings = Openings::new(format, functions.iter().map(|(name, _)| *name));
+    let tag = format.structural_tag(functions, &calls, answer_format, parallel);
     let place = tool_format::place_of_functions(&tag);
     for (i, part) in parts.iter_mut().enumerate() {
         part.place = format!("{place}/{i}/content");
@@ -177,7 +191,7 @@ pub(super) fn constraint(
         _ => "tools".to_owned(),
     };
     Ok(Some(ToolConstraint {
-        openings: Openings::new(format, functions.iter().map(|(name, _)| *name)),
+        openings,
         constraint: RequestConstraint {
             params: params.into(),
             field,

@@ -66,7 +66,8 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     };
     let kind = kind.to_str().unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
+    let is_json = |essence: &str| essence == "application/json" || essence.ends_with("+json");
+    if is_json(&essence.to_ascii_lowercase()) {
         return Ok(());
     }
     Err(ApiError::new(
@@ -244,6 +245,7 @@ mod tests {
         assert_eq!(missing.code, 415);
         assert!(missing.message.contains("must be application/json"));
         assert!(check("application/json; charset=utf-8").is_ok());
+        assert!(check("application/problem+JSON").is_ok());
         assert!(check("Application/JSON").is_ok());
         assert_eq!(check("text/plain").unwrap_err().0.error.code, 415);
         let check = |encoding: &str| {

@@ -14,6 +14,9 @@ use crate::engine_core_client::{EngineCoreClient, EngineDeadError};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// Requests under suspicion that a log line names.
+const MAX_LOGGED_SUSPECTS: usize = 8;
+
 impl SupervisedCore {
     /// Puts another core in the place of one that died. Returns what the death means for single
     /// requests.
@@ -38,7 +41,9 @@ impl SupervisedCore {
             if died.narrowed {
                 state.attempts = 0;
             }
-            tracing::error!(suspects = ?died.suspects, "{dead}; starting another");
+            let num_suspects = died.suspects.len();
+            let suspects = &died.suspects[..num_suspects.min(MAX_LOGGED_SUSPECTS)];
+            tracing::error!(num_suspects, ?suspects, "{dead}; starting another");
             (died.failed, dead)
         };
         let client = self.start_another(dead).await?;

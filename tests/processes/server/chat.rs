@@ -333,12 +333,32 @@ impl Person {
 }
 
 #[test]
+fn warnings_and_how_an_answer_was_led_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = folder.path().join("schema.json");
+    let text = r#"{"type": "object", "properties": {"n": {"type": "string", "minLength": 30}},
+                   "required": ["n"], "requierd": ["n"], "additionalProperties": false}"#;
+    std::fs::write(&schema, text).unwrap();
+    let schema = schema.to_str().unwrap();
+    let output = feed(
+        &mut chat(&["--json-schema", schema, "--max-tokens", "45"]),
+        "x",
+    );
+    stdout(&output);
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(notes.contains("(warning: "), "{notes}");
+    assert!(notes.contains("requierd"), "{notes}");
+    assert!(notes.contains("led to its end by max_tokens"), "{notes}");
+}
+
+#[test]
 fn a_person_edits_lines_repeats_them_and_gives_commands() {
     let folder = tempfile::tempdir().unwrap();
     let schema = folder.path().join("schema.json");
     std::fs::write(&schema, r#"{"const": 17}"#).unwrap();
     let mut command = chat(&["--regex", "[a-z]{4}"]);
     command.env("XDG_STATE_HOME", folder.path());
+    command.env("HOME", folder.path());
     let (mut person, child) = Person::at(&mut command);
     // A character that is taken back, and the line before once more.
     person.types("Hix\u{7f}\r");
@@ -346,7 +366,9 @@ fn a_person_edits_lines_repeats_them_and_gives_commands() {
     person.types("/clear\r");
     person.types("/system Be brief.\r");
     person.types("/nonsense\r");
-    person.types(&format!("/schema {}\r", schema.display()));
+    std::fs::write(folder.path().join("bad.json"), r#"{"type": "strnig"}"#).unwrap();
+    person.types("/schema ~/bad.json\r");
+    person.types("/schema ~/schema.json\r");
     let answer = person.types("A number?\r");
     assert!(answer.contains("\n17\r\n"), "{answer:?}");
     person.types("/schema\r");
@@ -360,6 +382,7 @@ fn a_person_edits_lines_repeats_them_and_gives_commands() {
         "(a new conversation)",
         "(the model is told so before the conversation)",
         "error: there is no command /nonsense: /help lists them",
+        "bad.json: schema, at `#/type`: ",
         "(answers are free)",
         "/schema FILE     hold every answer",
     ] {

@@ -328,7 +328,12 @@ fn of_chat() -> Vec<(&'static str, Value, Gets)> {
         ("tool_choice", json!("auto"), Answer(any)),
         ("tool_choice", json!("required"), Refusal("tool_choice")),
         ("parallel_tool_calls", json!(false), Answer(any)),
-        ("reasoning_effort", json!("low"), Answer(any)),
+        (
+            "reasoning_effort",
+            json!("low"),
+            Answer(|answer| !answer["choices"][0]["message"]["reasoning_content"].is_null()),
+        ),
+        ("reasoning_effort", json!("none"), Answer(any)),
         (
             "reasoning_effort",
             json!("lots"),

@@ -1,6 +1,8 @@
 //! Flags of other servers that this one has under another name, or has no need of: whoever brings them
 //! along is told what to do instead.
 
+use clap::CommandFactory;
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of `vllm serve` and `llama-server`, and what to do instead. The pages "coming from" list them too.
@@ -81,12 +83,26 @@ const FLAGS: [(&str, &str); 32] = [
 /// Prints an error of the command line, with what to do instead where it is about a flag of another
 /// server, and ends the program.
 pub(crate) fn exit(mut error: clap::Error) -> ! {
+    let args: Vec<String> = std::env::args().collect();
     let advice = match (error.kind(), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::UnknownArgument, Some(ContextValue::String(arg))) => {
-            let args: Vec<String> = std::env::args().collect();
-            advice(arg, &args)
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(arg))) => advice(arg, &args),
+        _ => None,
+    };
+    if error.kind() == ErrorKind::UnknownArgument {
+        // The library's own names a flag that merely looks like the one given.
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage(&args)));
+    }
+    let variable = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::InvalidValue | ErrorKind::ValueValidation, Some(ContextValue::String(arg))) => {
+            variable_of(arg, &args, |name| std::env::var_os(name).is_some())
         }
         _ => None,
+    };
+    let advice = match variable {
+        Some(name) => Some(format!(
+            "The value is that of the environment variable {name}."
+        )),
+        None => advice,
     };
     let Some(advice) = advice else { error.exit() };
     // A flag that merely looks like it isn't what is wanted.
@@ -96,6 +112,28 @@ pub(crate) fn exit(mut error: clap::Error) -> ! {
     let _ = error.print();
     eprintln!("\n{advice}");
     std::process::exit(error.exit_code())
+}
+
+/// The usage of the command that a command line names.
+fn usage(args: &[String]) -> StyledStr {
+    let mut command = crate::Cli::command();
+    command.build();
+    for name in args.iter().skip(1) {
+        match command.find_subcommand(name).cloned() {
+            Some(subcommand) => command = subcommand,
+            None => break,
+        }
+    }
+    command.render_usage()
+}
+
+/// The environment variable that an argument's value comes from, where the command line doesn't give it.
+fn variable_of(arg: &str, args: &[String], is_set: impl Fn(&str) -> bool) -> Option<String> {
+    let flag = arg.split(' ').next()?;
+    let name = flag.strip_prefix("--")?;
+    let is_given = |given: &String| given.split('=').next() == Some(flag);
+    let variable = format!("FORMWORK_{}", name.replace('-', "_").to_uppercase());
+    (is_set(&variable) && !args.iter().any(is_given)).then_some(variable)
 }
 
 /// What to do about an argument that was not expected, among all that were given.
@@ -129,9 +167,38 @@ fn instead_of(flag: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+
+    #[test]
+    fn usage_is_that_of_the_command() {
+        let of = |args: &[&str]| {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            usage(&args).to_string()
+        };
+        assert_eq!(
+            of(&["formwork", "serve", "--prot", "3"]),
+            "Usage: formwork serve [OPTIONS] [MODEL]"
+        );
+        assert!(of(&["formwork", "api-key", "new"]).starts_with("Usage: formwork api-key new "));
+        assert!(of(&["formwork", "--prot"]).starts_with("Usage: formwork "));
+    }
+
+    #[test]
+    fn a_value_of_the_environment_is_told() {
+        let of = |args: &[&str]| {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            let is_set = |name: &str| name == "FORMWORK_MAX_MODEL_LEN";
+            variable_of("--max-model-len <N>", &args, is_set)
+        };
+        assert_eq!(
+            of(&["formwork", "serve"]).as_deref(),
+            Some("FORMWORK_MAX_MODEL_LEN")
+        );
+        assert_eq!(of(&["formwork", "serve", "--max-model-len=a"]), None);
+        let args: Vec<String> = Vec::new();
+        assert_eq!(variable_of("--port <PORT>", &args, |_| false), None);
+        assert_eq!(variable_of("[MODEL]", &args, |_| true), None);
+    }
 
     #[test]
     fn what_is_told_instead_is_there_and_the_flag_is_not() {

@@ -26,6 +26,8 @@ struct Choice {
     delta: Option<Delta>,
     finish_reason: Option<String>,
     structured_output_complete: Option<bool>,
+    structured_output_completed_by_budget: Option<bool>,
+    structured_output_repetition_closed: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -77,6 +79,25 @@ impl Piece {
         self.choice()?.finish_reason.as_deref()
     }
 
+    /// What was done to end a constrained answer, in words; in its last piece.
+    pub(crate) fn how_it_was_led(&self) -> Vec<&'static str> {
+        let Some(choice) = self.choice() else {
+            return Vec::new();
+        };
+        let told = [
+            (
+                choice.structured_output_completed_by_budget,
+                "led to its end by max_tokens",
+            ),
+            (
+                choice.structured_output_repetition_closed,
+                "a loop in it was closed",
+            ),
+        ];
+        let told = told.into_iter().filter(|(is_so, _)| *is_so == Some(true));
+        told.map(|(_, words)| words).collect()
+    }
+
     /// Whether a constrained answer is whole, where the server says so.
     pub(crate) fn is_complete(&self) -> Option<bool> {
         self.choice()?.structured_output_complete
@@ -102,6 +123,23 @@ mod tests {
         let last = r#"{"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}"#;
         let usage = Piece::parse(last).unwrap().usage.unwrap();
         assert_eq!((usage.prompt_tokens, usage.completion_tokens), (3, 4));
+    }
+
+    #[test]
+    fn the_last_piece_says_how_an_answer_was_led() {
+        let led = |choice: &str| {
+            let piece = Piece::parse(&format!(r#"{{"choices": [{choice}]}}"#)).unwrap();
+            piece.how_it_was_led()
+        };
+        assert!(led(r#"{"structured_output_complete": true}"#).is_empty());
+        assert!(led(r#"{"structured_output_completed_by_budget": false}"#).is_empty());
+        assert_eq!(
+            led(r#"{"structured_output_completed_by_budget": true,
+                    "structured_output_repetition_closed": true}"#),
+            ["led to its end by max_tokens", "a loop in it was closed"]
+        );
+        let no_choice = Piece::parse(r#"{"choices": []}"#).unwrap();
+        assert!(no_choice.how_it_was_led().is_empty());
     }
 
     #[test]

@@ -63,6 +63,12 @@ fn tool_choice() {
     );
     assert_eq!(accepted("tools", json!([])).tools, None);
     assert_eq!(refused("tools", json!([{"name": "f"}])), "tools[0]");
+    let many = |count: usize| -> Value {
+        let tool = |i| json!({"type": "function", "function": {"name": format!("f{i}")}});
+        (0..count).map(tool).collect()
+    };
+    assert_eq!(refused("tools", many(1025)), "tools");
+    assert_eq!(accepted("tools", many(1024)).tools.unwrap().len(), 1024);
     assert_eq!(
         accepted("tool_choice", json!("auto")).tool_choice,
         ToolChoice::None

@@ -114,6 +114,15 @@ impl InputMessages {
             }
             Some("reasoning") => {
                 check(REASONING_ITEM)?;
+                for name in ["content", "summary"] {
+                    let parts = item.get(name).and_then(Value::as_array);
+                    for (j, part) in parts.into_iter().flatten().enumerate() {
+                        if let Value::Object(part) = part {
+                            let field = format!("input[{i}].{name}[{j}]");
+                            known_keys::check(&field, part, CONTENT_PART)?;
+                        }
+                    }
+                }
                 let parts = item.get("content").or_else(|| item.get("summary"));
                 let parts = parts.and_then(Value::as_array).into_iter().flatten();
                 let texts = parts.filter_map(|part| part.get("text")?.as_str());

@@ -8,9 +8,10 @@ use crate::error::{ValidationError, cut_short};
 use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::fields::{Fields, parse};
 use crate::openai::ignored_fields::{self, Api, INCLUDES, METADATA};
-use crate::openai::known_keys;
+use crate::openai::known_keys::{self, RESPONSES_TOOL_CHOICE_OF_ONE};
 use crate::openai::request::take_max_tokens;
 use crate::openai::tool_choice::ALLOWED_TOOLS;
+use crate::openai::tools::check_number;
 
 /// What `include` may ask for.
 const LOGPROBS: &str = "message.output_text.logprobs";
@@ -204,6 +205,7 @@ fn take_tools(
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
 ) -> Result<Vec<usize>, ValidationError> {
+    check_number(tools)?;
     let is_free = choice.is_none_or(|choice| choice == "auto" || choice == "none");
     let (mut functions, mut places) = (Vec::new(), Vec::new());
     for (i, tool) in tools.iter().enumerate() {
@@ -342,6 +344,15 @@ fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
     if kind == Some("function") && !choice.get("name").is_some_and(Value::is_string) {
         let message = "tool_choice.name must be the name of one of the tools";
         return Err(ValidationError::about("tool_choice.name", message));
+    }
+    let known = match kind {
+        Some(ALLOWED_TOOLS) => &["type", "mode", "tools"][..],
+        _ => RESPONSES_TOOL_CHOICE_OF_ONE,
+    };
+    if let Value::Object(choice) = choice
+        && kind.is_some_and(|kind| kind == "function" || kind == ALLOWED_TOOLS)
+    {
+        known_keys::check("tool_choice", choice, known)?;
     }
     match (choice, kind) {
         (Value::String(_), _) => Ok(choice.clone()),

@@ -135,8 +135,7 @@ impl OpenAIServing {
             kwargs.entry(name.as_str()).or_insert_with(|| value.clone());
         }
         let reads_effort = self.reads_effort(chat);
-        reasoning_effort::switch_thinking(&mut chat.chat_template_kwargs, reads_effort);
-        Ok(())
+        reasoning_effort::switch_thinking(&mut chat.chat_template_kwargs, reads_effort)
     }
 
     /// True if the template of a conversation reads `reasoning_effort`.

@@ -78,6 +78,9 @@ async fn run(args: &BenchServeArgs) -> anyhow::Result<Report> {
     };
     let workload = Arc::new(Workload::new(args, model.clone())?);
     let process = args.server_pid.map(ServerProcess::new).transpose()?;
+    if let Some(process) = process.as_ref().filter(|_| args.check_leaks) {
+        process.check_name()?;
+    }
     let warmed = load::warm_up(args, &client, &workload).await;
     if let Some(error) = warmed.errors.keys().next() {
         bail!("a request of the warm-up failed: {error}");

@@ -99,6 +99,24 @@ impl ServerProcess {
         Ok(Self { frontend })
     }
 
+    /// Refuses a process that isn't Formwork's frontend.
+    ///
+    /// # Errors
+    /// It has another name.
+    pub(super) fn check_name(&self) -> anyhow::Result<()> {
+        const FRONTEND: &str = "formwork";
+        let name = fs::read_to_string(proc(self.frontend).join("comm"))?;
+        let name = name.trim();
+        if name != FRONTEND {
+            bail!(
+                "--server-pid {} is the process {name:?}; it must be that of `formwork serve`, which is \
+                 called {FRONTEND:?} (`formwork serve --pid-file` writes its number)",
+                self.frontend
+            );
+        }
+        Ok(())
+    }
+
     /// What it has used so far. A core that it didn't start counts as nothing.
     ///
     /// # Errors
@@ -183,6 +201,16 @@ mod tests {
         let usage = process_usage(std::process::id()).unwrap();
         assert!(usage.resident > 0 && usage.ipc_cpu == 0.0, "{usage:?}");
         assert!(ServerProcess::new(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn another_programs_process_is_no_server() {
+        let process = ServerProcess::new(std::process::id()).unwrap();
+        let error = process.check_name().unwrap_err().to_string();
+        assert!(
+            error.contains("it must be that of `formwork serve`"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Lines that are no messages: `/help` and the like.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// For `/help`.
@@ -39,7 +40,9 @@ impl Command {
         Some(match (name, rest) {
             ("/clear", None) => Self::Clear,
             ("/system", text) => Self::System(text),
-            ("/schema", file) => Self::Schema(file.map(PathBuf::from)),
+            ("/schema", file) => {
+                Self::Schema(file.map(|file| in_home(&file, std::env::var_os("HOME"))))
+            }
             ("/help" | "/?", None) => Self::Help,
             ("/exit" | "/quit" | "/bye", None) => Self::Exit,
             _ => Self::Unknown(name.to_owned()),
@@ -47,9 +50,28 @@ impl Command {
     }
 }
 
+/// A path, with `~/` as a shell has it: no shell saw this one.
+fn in_home(path: &str, home: Option<OsString>) -> PathBuf {
+    match (path.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => path.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_the_home_folder() {
+        let home = || Some("/home/ann".into());
+        assert_eq!(
+            in_home("~/a.json", home()),
+            PathBuf::from("/home/ann/a.json")
+        );
+        assert_eq!(in_home("~/a.json", None), PathBuf::from("~/a.json"));
+        assert_eq!(in_home("~a.json", home()), PathBuf::from("~a.json"));
+    }
 
     #[test]
     fn commands_and_messages_are_told_apart() {

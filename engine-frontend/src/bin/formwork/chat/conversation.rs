@@ -23,6 +23,8 @@ pub(super) struct Conversation {
     /// What has come of the answer that is being given.
     answer: String,
     is_constrained: bool,
+    /// The server's last warnings: they are shown once.
+    told: String,
 }
 
 /// How an answer ended.
@@ -32,6 +34,8 @@ pub(super) struct Ending {
     pub(super) reason: String,
     /// Whether a constrained answer is not whole.
     pub(super) breaks_off: bool,
+    /// What else is to be said of it: how it was led to its end.
+    pub(super) notes: Vec<&'static str>,
     pub(super) speed: Speed,
 }
 
@@ -88,6 +92,7 @@ impl Conversation {
             messages: Vec::new(),
             answer: String::new(),
             is_constrained: false,
+            told: String::new(),
         }
     }
 
@@ -158,9 +163,15 @@ impl Conversation {
         self.body.insert("messages".to_owned(), messages.into());
         let body = serde_json::to_string(&self.body)?;
         let answer = self.client.post("/v1/chat/completions", body).await?;
-        let mut events = answer.checked().await?.events();
+        let answer = answer.checked().await?;
+        if let Some(warnings) = answer.warnings.as_ref().filter(|w| self.told != **w) {
+            screen.note(&format!("(warning: {warnings})"));
+            self.told.clone_from(warnings);
+        }
+        let mut events = answer.events();
         let mut reason = None;
         let mut is_complete = None;
+        let mut notes = Vec::new();
         let mut speed = Speed::default();
         while let Some(data) = events.next().await? {
             let piece = Piece::parse(&data)?;
@@ -171,6 +182,7 @@ impl Conversation {
             if let Some(given) = piece.finish_reason() {
                 reason = Some(given.to_owned());
                 is_complete = piece.is_complete();
+                notes = piece.how_it_was_led();
             }
         }
         let reason = reason.context("the stream gave no finish_reason")?;
@@ -181,6 +193,7 @@ impl Conversation {
         Ok(Ending {
             reason,
             breaks_off,
+            notes,
             speed,
         })
     }

@@ -16,10 +16,11 @@ use anyhow::{Context, bail};
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args};
 use engine_frontend::{frontend_runtime, human_readable_int};
+use structured_output::CompileError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::constraint::{Constraint, Kind};
-use crate::http::{Client, TrustArgs};
+use crate::constraint::{Constraint, Kind, byte_compiler};
+use crate::http::{Client, Refused, TrustArgs};
 use command::{Command, HELP};
 use conversation::Conversation;
 use input::{Input, Lines, history_path};
@@ -265,6 +266,10 @@ async fn converse(
         if is_terminal {
             if let Err(error) = answered {
                 screen.note(&format!("error: {}", crate::said_once(&error)));
+                let refused = error.downcast_ref::<Refused>();
+                if refused.is_some_and(|refused| refused.param.as_deref() == Some("input_tokens")) {
+                    screen.note("(the conversation is too long: /clear begins a new one)");
+                }
             }
             continue;
         }
@@ -292,7 +297,13 @@ fn obey(command: Command, conversation: &mut Conversation) -> anyhow::Result<Str
             told.to_owned()
         }
         Command::Schema(Some(path)) => {
-            conversation.constrain(Some(&read(Kind::Json, &path)?));
+            let schema = read(Kind::Json, &path)?;
+            // Now, and not at each message from here on. What is too large here the server may still take.
+            match schema.compile(&byte_compiler()?) {
+                Ok(_) | Err(CompileError::LimitExceeded { .. }) => {}
+                Err(error) => return Err(error).with_context(|| path.display().to_string()),
+            }
+            conversation.constrain(Some(&schema));
             format!("(answers are valid under {})", path.display())
         }
         Command::Schema(None) => {
@@ -335,6 +346,7 @@ async fn once(
     if ending.reason != "stop" {
         notes.push(format!("the answer ended by: {}", ending.reason));
     }
+    notes.extend(ending.notes.iter().map(|note| (*note).to_owned()));
     if !notes.is_empty() {
         screen.note(&format!("({})", notes.join("; ")));
     }

@@ -27,6 +27,8 @@ pub(crate) use events::Events;
 pub(crate) use own_server::wants_certificate;
 pub(crate) use trust::TrustArgs;
 
+/// The header in which a server says what has no effect in a request.
+const WARNINGS: &str = "x-formwork-warnings";
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A longer answer, not streamed, is an error.
@@ -45,6 +47,8 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    /// What has no effect in the request, where the server says so.
+    pub(crate) warnings: Option<String>,
     body: Incoming,
     _connection: Connection,
 }
@@ -64,6 +68,8 @@ impl Drop for Connection {
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
+    /// The field that it is about, where the server says so.
+    pub(crate) param: Option<String>,
 }
 
 impl fmt::Display for Refused {
@@ -152,8 +158,10 @@ impl Client {
         let connection = Connection(tokio::spawn(connection).abort_handle());
         let response = sender.send_request(request).await;
         let (head, body) = response.context("the server did not answer")?.into_parts();
+        let warnings = head.headers.get(WARNINGS);
         Ok(Answer {
             status: head.status,
+            warnings: warnings.and_then(|value| Some(value.to_str().ok()?.to_owned())),
             body,
             _connection: connection,
         })
@@ -174,6 +182,7 @@ impl Answer {
         Err(Refused {
             status,
             message: message(&bytes),
+            param: param(&bytes),
         }
         .into())
     }
@@ -226,6 +235,13 @@ fn message(body: &[u8]) -> String {
     }
 }
 
+/// The field that an error's body in the API's form names.
+fn param(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let param = body.get("error")?.get("param")?.as_str()?;
+    Some(cut(param))
+}
+
 fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_MESSAGE) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -246,7 +262,12 @@ mod tests {
             (b"", ""),
         ] {
             assert_eq!(message(body), says);
+            assert_eq!(param(body), None);
         }
+        assert_eq!(
+            param(br#"{"error": {"message": "no", "param": "input_tokens"}}"#).as_deref(),
+            Some("input_tokens")
+        );
         assert_eq!(
             message("x".repeat(10_000).as_bytes()).len(),
             MAX_MESSAGE + 3
