@@ -21,6 +21,7 @@ def is_allowed(expression, allowed):
     words = re.findall(r"\(|\)|[^\s()/]+", expression.replace("/", " OR ").replace(" WITH ", "+WITH+"))
     operators = {"OR": "or", "AND": "and", "(": "(", ")": ")"}
     # Every word becomes an operator or a constant, so there is nothing else to evaluate.
+    allowed = {licence.replace(" WITH ", "+WITH+") for licence in allowed}
     return eval(" ".join(operators.get(word, str(word in allowed)) for word in words), {})
 
 
@@ -30,16 +31,21 @@ def matches(version, prefix):
 
 def problems(packages, rules):
     allowed = set(rules["licenses"]["allow"])
+    exceptions = {e["name"]: set(e["allow"]) for e in rules["licenses"].get("exceptions", [])}
     versions = collections.defaultdict(set)
     for package in packages:
         name = f"{package['name']} {package['version']}"
         versions[package["name"]].add(package["version"])
-        if not package["license"] or not is_allowed(package["license"], allowed):
+        if not package["license"] or not is_allowed(
+            package["license"], allowed | exceptions.get(package["name"], set())
+        ):
             yield f"{name}: licence {package['license']!r} is not among those of deny.toml"
         source = package["source"]
         registries = rules["sources"]["allow-registry"]
         if source and source.removeprefix("registry+") not in registries:
             yield f"{name}: comes from {source}, which deny.toml doesn't name"
+    for name in exceptions.keys() - versions.keys():
+        yield f"deny.toml: the exception for {name} is no longer needed"
     skips = [(skip["name"], skip["version"]) for skip in rules["bans"]["skip"]]
     for name, prefix in skips:
         if not any(matches(version, prefix) for version in versions[name]):

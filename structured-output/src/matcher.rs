@@ -1,5 +1,6 @@
 //! The matcher: one request's place in a grammar.
 
+mod accept_bytes;
 mod history;
 mod limits;
 mod stop_tokens;
@@ -32,17 +33,28 @@ pub struct GrammarMatcher {
     grammar: CompiledGrammar,
     /// Stop tokens beside the vocabulary's, ascending.
     own_stop_tokens: Arc<[u32]>,
+    /// Stop tokens of the vocabulary that are never allowed here, ascending.
+    unused_stop_tokens: Arc<[u32]>,
     place: Place,
     history: History<Accepted>,
     renewals: Renewals,
     allowance: Allowance,
 }
 
-/// A token that was accepted, and the place before it.
+/// What was accepted, and the place before it.
 #[derive(Debug, Clone, Copy)]
 struct Accepted {
     before: Place,
-    token_id: u32,
+    step: AcceptedStep,
+}
+
+/// One step of a matcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AcceptedStep {
+    /// A token of the vocabulary.
+    Token(u32),
+    /// One byte of text that was accepted without a token.
+    Byte(u8),
 }
 
 /// Where the matcher stands.
@@ -75,6 +87,7 @@ impl GrammarMatcher {
         Self {
             grammar: grammar.clone(),
             own_stop_tokens: own.into(),
+            unused_stop_tokens: Arc::default(),
             place: Place {
                 state: grammar.root(),
                 terminated: false,
@@ -83,6 +96,22 @@ impl GrammarMatcher {
             renewals: Renewals::default(),
             allowance: Allowance::default().with_max_call_steps(grammar.max_call_steps()),
         }
+    }
+
+    /// A matcher with a request's own stop tokens in place of the vocabulary's: those of the vocabulary
+    /// that are not among them are never allowed. Otherwise as [`GrammarMatcher::with_stop_tokens`].
+    /// Without any id of the vocabulary, the vocabulary's own stop tokens hold.
+    pub fn with_only_stop_tokens(grammar: &CompiledGrammar, stop_token_ids: &[u32]) -> Self {
+        let info = grammar.tokenizer_info();
+        let mut matcher = Self::with_stop_tokens(grammar, stop_token_ids);
+        let is_named = |id: &u32| stop_token_ids.contains(id);
+        let has_any =
+            !matcher.own_stop_tokens.is_empty() || info.stop_token_ids().iter().any(is_named);
+        if has_any {
+            let unused = info.stop_token_ids().iter().copied();
+            matcher.unused_stop_tokens = unused.filter(|id| !is_named(id)).collect();
+        }
+        matcher
     }
 
     /// Writes the mask of the next token into a row of `ceil(vocab_size / 32)` words (further ones
@@ -229,7 +258,8 @@ impl GrammarMatcher {
     /// All stop tokens.
     fn stop_mask(&self) -> MaskRef {
         let info = self.grammar.tokenizer_info();
-        let ids = [info.stop_token_ids(), &self.own_stop_tokens].concat();
+        let mut ids = [info.stop_token_ids(), &self.own_stop_tokens].concat();
+        ids.retain(|&id| !self.is_unused_stop_token(id));
         MaskRef::new(Arc::new(mask_of_ids(ids, info.vocab_size())))
     }
 
@@ -243,7 +273,8 @@ impl GrammarMatcher {
         match self.after(self.place, token_id, true)? {
             Some(place) => {
                 let before = self.place;
-                self.history.push(Accepted { before, token_id });
+                let step = AcceptedStep::Token(token_id);
+                self.history.push(Accepted { before, step });
                 self.place = place;
                 Ok(true)
             }
@@ -290,6 +321,12 @@ impl GrammarMatcher {
         token_id: u32,
         anywhere: bool,
     ) -> Result<Option<Place>, MatcherError> {
+        // Where a grammar names nothing else, the mask has it.
+        if self.is_unused_stop_token(token_id)
+            && (place.terminated || !self.only_own_stop_tokens_go_on(place.state)?)
+        {
+            return Ok(None);
+        }
         let is_own = self.is_own_stop_token(token_id);
         let is_stop = is_own || self.grammar.tokenizer_info().is_stop_token(token_id);
         let is_text = is_own
@@ -325,7 +362,8 @@ impl GrammarMatcher {
         self.grammar.engine().may_end(state, &self.allowance)
     }
 
-    /// Takes back the last `num_tokens` accepted tokens, without limit.
+    /// Takes back the last `num_tokens` accepted tokens, without limit. Each byte of
+    /// [`GrammarMatcher::accept_bytes`] counts as one.
     ///
     /// # Errors
     /// [`MatcherError::RollbackTooFar`]; nothing changes.
@@ -360,7 +398,8 @@ impl GrammarMatcher {
         self.clone()
     }
 
-    /// How many tokens have been accepted and not been taken back.
+    /// How many tokens have been accepted and not been taken back, bytes of
+    /// [`GrammarMatcher::accept_bytes`] counted one by one.
     pub fn num_accepted_tokens(&self) -> usize {
         self.history.len()
     }

@@ -144,7 +144,7 @@ impl TokenAutomaton {
     }
 
     /// Whether tokens of the vocabulary can complete the text.
-    pub(super) fn can_end(
+    pub(crate) fn can_end(
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
@@ -156,7 +156,7 @@ impl TokenAutomaton {
     }
 
     /// The state after a byte; `None` where the byte can't come next.
-    pub(super) fn after_byte(
+    pub(crate) fn after_byte(
         &mut self,
         state: GrammarState,
         byte: u8,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::GrammarCompiler;
 use crate::error::{CompileError, MatcherError};
 use crate::grammar::CompiledGrammar;
-use crate::matcher::GrammarMatcher;
+use crate::matcher::{AcceptedStep, GrammarMatcher};
 use crate::options::CancelFlag;
 
 /// Most grammars with memory of their own.
@@ -59,6 +59,17 @@ pub enum RenewError {
         /// The token.
         token_id: u32,
         /// How many were accepted before it.
+        index: usize,
+    },
+    /// The grammar refuses a byte that it had accepted: an error of this library.
+    #[error(
+        "the grammar, compiled again, refuses byte {byte:#04x} at index {index}, which it had \
+             accepted"
+    )]
+    DivergedByte {
+        /// The byte.
+        byte: u8,
+        /// How many tokens and bytes were accepted before it.
         index: usize,
     },
 }
@@ -217,12 +228,15 @@ pub(super) fn move_to(
 ) -> Result<(), RenewError> {
     let mut moved = matcher.restarted(grammar);
     let max_steps = max_steps.filter(|_| !moved.is_apart());
-    for (index, token_id) in matcher.accepted_tokens().into_iter().enumerate() {
+    for (index, step) in matcher.accepted_steps().into_iter().enumerate() {
         if index % TOKENS_PER_LOOK == 0 && cancel.is_cancelled() {
             return Err(CompileError::Cancelled.into());
         }
-        if !replay.patiently(&mut moved, max_steps, |moved| moved.accept_token(token_id))? {
-            return Err(RenewError::Diverged { token_id, index });
+        if !replay.patiently(&mut moved, max_steps, |moved| moved.accept_step(step))? {
+            return Err(match step {
+                AcceptedStep::Token(token_id) => RenewError::Diverged { token_id, index },
+                AcceptedStep::Byte(byte) => RenewError::DivergedByte { byte, index },
+            });
         }
     }
     replay.patiently(&mut moved, max_steps, |moved| moved.next_token_mask())?;

@@ -1,6 +1,6 @@
 //! What a matcher may take, and where it goes on.
 
-use super::GrammarMatcher;
+use super::{AcceptedStep, GrammarMatcher};
 use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
@@ -77,11 +77,19 @@ impl GrammarMatcher {
         self.allowance = other.allowance.clone();
     }
 
-    /// The tokens that have been accepted and not been taken back.
-    pub(crate) fn accepted_tokens(&self) -> Vec<u32> {
+    /// What has been accepted and not been taken back.
+    pub(crate) fn accepted_steps(&self) -> Vec<AcceptedStep> {
         let from_top = self.history.iter();
-        let mut token_ids: Vec<u32> = from_top.map(|accepted| accepted.token_id).collect();
-        token_ids.reverse();
-        token_ids
+        let mut steps: Vec<AcceptedStep> = from_top.map(|accepted| accepted.step).collect();
+        steps.reverse();
+        steps
+    }
+
+    /// Accepts a step again.
+    pub(crate) fn accept_step(&mut self, step: AcceptedStep) -> Result<bool, MatcherError> {
+        match step {
+            AcceptedStep::Token(token_id) => self.accept_token(token_id),
+            AcceptedStep::Byte(byte) => self.accept_bytes(&[byte]),
+        }
     }
 }

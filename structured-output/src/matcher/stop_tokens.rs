@@ -58,6 +58,10 @@ impl GrammarMatcher {
         self.own_stop_tokens.binary_search(&token_id).is_ok()
     }
 
+    pub(super) fn is_unused_stop_token(&self, token_id: u32) -> bool {
+        self.unused_stop_tokens.binary_search(&token_id).is_ok()
+    }
+
     /// Whether the text can't end here, and nothing but the matcher's own stop tokens can continue it.
     pub(super) fn only_own_stop_tokens_go_on(
         &self,
@@ -75,7 +79,7 @@ impl GrammarMatcher {
         mask: &Arc<Mask>,
     ) -> Result<Option<MaskRef>, MatcherError> {
         let mask = MaskRef::new(Arc::clone(mask));
-        if self.own_stop_tokens.is_empty() {
+        if self.own_stop_tokens.is_empty() && self.unused_stop_tokens.is_empty() {
             return Ok(Some(mask));
         }
         let vocab_size = self.grammar.tokenizer_info().vocab_size();
@@ -85,6 +89,9 @@ impl GrammarMatcher {
         for &id in self.own_stop_tokens.iter() {
             let (word, bit) = (&mut words[id as usize / 32], 1 << (id % 32));
             *word = if may_end { *word | bit } else { *word & !bit };
+        }
+        for &id in self.unused_stop_tokens.iter() {
+            words[id as usize / 32] &= !(1 << (id % 32));
         }
         let count = words.iter().map(|word| word.count_ones() as usize).sum();
         if count == 0 {

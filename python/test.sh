@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Builds the wheel (profile dev; WHEEL_PROFILE names another), installs it into a fresh virtual environment
+# and runs python/tests. Arguments go to pytest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+profile=${WHEEL_PROFILE:-dev}
+target=${CARGO_TARGET_DIR:-$PWD/target}
+tools=$target/python-tools
+venv=$target/python-venv
+wheels=$target/wheels
+
+if ! "$tools/bin/maturin" --version >/dev/null 2>&1; then
+    python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet --no-compile "maturin>=1.9,<2"
+fi
+rm -rf "$wheels/$profile" "$venv"
+"$tools/bin/maturin" build --quiet --manifest-path python/Cargo.toml --profile "$profile" \
+    --compatibility linux --out "$wheels/$profile"
+python3 -m venv "$venv"
+"$venv/bin/pip" install --quiet --no-compile "$wheels/$profile"/formwork_grammar-*.whl \
+    -r python/tests/requirements.txt
+# Not from the source folder: what was installed is what is tested.
+cd python/tests
+exec "$venv/bin/python" -m pytest -q "$@"
