@@ -19,6 +19,10 @@ use super::turn::SHARED_STEPS;
 /// hard need more.
 const MAX_MASK_STEPS: u64 = 2_000_000;
 
+/// Rules of a grammar. Each takes some 5 KiB until it is compiled: as many as the library takes would be half
+/// a gigabyte for one request of 3 MB.
+const MAX_RULES: usize = 10_000;
+
 /// Steps of a search for the text of fewest tokens, which is asked where the shortest text doesn't fit: a
 /// part of any turn.
 const MAX_SEARCH_STEPS: u64 = 10_000;
@@ -38,6 +42,7 @@ impl FormworkBackend {
     pub fn new(info: TokenizerInfo, cache_bytes: usize) -> Result<Self, CacheTooSmall> {
         let limits = Limits {
             max_mask_steps: MAX_MASK_STEPS,
+            max_rules: MAX_RULES,
             ..Limits::default()
         };
         let options = CompilerOptions {

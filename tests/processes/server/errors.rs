@@ -211,6 +211,12 @@ fn long_lists_are_read_in_linear_time() {
     assert_eq!(refused(CHAT, &tools(20_000))["param"], "tools");
     // As many as there may be: they stand in the prompt.
     assert_eq!(refused(CHAT, &tools(1_024))["param"], "input_tokens");
+    let rules = (0..10_001).map(|i| format!("r{i} ::= \"w{i}\" r{}?\n", (i + 1) % 10_001));
+    let grammar = format!("root ::= r0\n{}", rules.collect::<String>());
+    let mut body = chat("Hi", 1);
+    body["structured_outputs"] = json!({"grammar": grammar});
+    let message = refused(CHAT, &body)["message"].to_string();
+    assert!(message.contains("max_rules"), "{message}");
     let message = json!({"role": "user", "content": "a"});
     let messages = vec![message; 100_000];
     assert_eq!(
