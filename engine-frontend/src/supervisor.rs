@@ -7,6 +7,7 @@
 //! quarantine ([`in_flight`]), so that a request that kills cores is found and fails alone.
 
 mod in_flight;
+mod processor;
 mod restart;
 mod shutdown;
 mod source;
@@ -31,7 +32,7 @@ pub struct SupervisorOptions {
     /// Attempts in a row that may bring no token before it gives up; 0 gives up at once.
     pub max_restarts: u32,
     /// A core that has work and shows no sign of life for this long is unhealthy; after twice
-    /// that it is replaced.
+    /// that, without what it waited for a processor, it is replaced.
     pub health_stall: Duration,
 }
 

@@ -337,7 +337,11 @@ impl<'a> Compiler<'a> {
             }
             (_, Some(left)) => {
                 let granted = left.min(SHARED_STEPS);
-                request.set_allowance(Some(granted));
+                // Who works in memory apart may hold it for long.
+                match request.is_apart() {
+                    true => request.set_allowance(Some(granted)),
+                    false => request.set_patient_allowance(granted),
+                }
                 granted
             }
         };

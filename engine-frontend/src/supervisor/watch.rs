@@ -3,14 +3,18 @@
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
+use super::processor::{ProcessorWaits, idle_silence};
 use super::{CoreHealth, SupervisedCore};
 
 /// How often the core is asked for signs of life.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
-/// Asks for signs of life, and kills a core that has shown none for too long.
+
+/// Asks for signs of life, and kills a core that has shown none for too long, unless that is since it gets no
+/// processor: another one would get none either.
 pub(super) async fn watch(core: Weak<SupervisedCore>) {
     // When the beats last changed, and of which core.
     let mut last: (Option<u32>, u64, Instant) = (None, 0, Instant::now());
+    let mut waits_before = ProcessorWaits::default();
     loop {
         tokio::time::sleep(PROBE_INTERVAL).await;
         let Some(core) = core.upgrade() else { return };
@@ -37,11 +41,14 @@ pub(super) async fn watch(core: Weak<SupervisedCore>) {
             Err(_) => (None, true, false),
         };
         let id = client.process_id();
+        let waits = id.map(ProcessorWaits::of).unwrap_or_default();
         let changed = beats.is_some_and(|beats| beats != last.1);
         if id != last.0 || changed || !runnable {
             last = (id, beats.unwrap_or(last.1), Instant::now());
+            waits_before.clone_from(&waits);
         }
         let silence = last.2.elapsed();
+        let waited = waits.since(&waits_before);
         let stall = core.options.health_stall;
         let mut state = core.state();
         let before = state.health;
@@ -55,14 +62,18 @@ pub(super) async fn watch(core: Weak<SupervisedCore>) {
         if state.health != before {
             match state.health {
                 CoreHealth::Stalled => {
-                    tracing::error!("the engine core has work and shows no sign of life");
+                    tracing::error!(
+                        silent_seconds = silence.as_secs(),
+                        waited_for_processor_seconds = waited.as_secs(),
+                        "the engine core has work and shows no sign of life"
+                    );
                 }
                 CoreHealth::Paused => tracing::warn!("the engine core is paused"),
                 _ => tracing::info!("the engine core works again"),
             }
         }
         if state.health == CoreHealth::Stalled
-            && silence > stall * 2
+            && idle_silence(silence, waited) > stall * 2
             && client.process_id().is_some()
         {
             let seconds = silence.as_secs();
