@@ -93,6 +93,12 @@ impl Shares {
         }
     }
 
+    /// Those of a generation apart: fewer masks, as few grammars are there.
+    fn apart(self) -> Self {
+        let masks = self.ready;
+        Self { masks, ..self }
+    }
+
     /// The least `cache_bytes` with which states that take so many bytes fill no more than half of their
     /// share.
     pub(crate) fn least_for(state_bytes: usize) -> usize {
@@ -145,13 +151,23 @@ impl Engine {
     /// The generation of one grammar alone.
     pub(crate) fn owned(self, leave: OwnMemory) -> Self {
         let apart = Some(Apart::Own { _leave: leave });
-        Self { apart, ..self }
+        let shares = self.shares.apart();
+        Self {
+            apart,
+            shares,
+            ..self
+        }
     }
 
     /// A generation of grammars that take long.
     pub(crate) fn lane(self) -> Self {
         let apart = Some(Apart::Lane);
-        Self { apart, ..self }
+        let shares = self.shares.apart();
+        Self {
+            apart,
+            shares,
+            ..self
+        }
     }
 
     /// Whether it belongs to one grammar.
