@@ -202,7 +202,11 @@ fn memory_apart_is_part_of_the_budget() {
                     break;
                 };
                 let ids = mask.token_ids();
-                if matcher.is_terminated() || matcher.accept_token(ids[(n * 31 + step * 17) % ids.len()]).is_err() {
+                if matcher.is_terminated()
+                    || matcher
+                        .accept_token(ids[(n * 31 + step * 17) % ids.len()])
+                        .is_err()
+                {
                     break;
                 }
             }

@@ -68,7 +68,11 @@ impl Lanes {
 
     /// Bytes that all of them hold, with what was compiled there. Waits for no work.
     pub(super) fn held_bytes(&self) -> usize {
-        let of_engines = self.engines().iter().map(|engine| engine.held_bytes()).sum::<usize>();
+        let of_engines = self
+            .engines()
+            .iter()
+            .map(|engine| engine.held_bytes())
+            .sum::<usize>();
         of_engines + self.cache.memory_bytes()
     }
 
@@ -83,7 +87,12 @@ impl Lanes {
         let mut gone = Vec::new();
         let mut engines = self.engines();
         engines.sort_by_key(|engine| engine.held_bytes());
-        while engines.iter().map(|engine| engine.held_bytes()).sum::<usize>() > max_bytes {
+        while engines
+            .iter()
+            .map(|engine| engine.held_bytes())
+            .sum::<usize>()
+            > max_bytes
+        {
             gone.extend(engines.pop());
         }
         drop(engines);
