@@ -106,7 +106,7 @@ fn work_through(jobs: &Receiver<Job>) {
 }
 
 /// Puts the calling thread behind the running requests' steps, but not behind all else: where it ran on
-/// idle cores only (`SCHED_IDLE`), as the core's compile threads do, these would leave it none.
+/// idle cores only (`SCHED_IDLE`), others would leave it none.
 #[cfg(target_os = "linux")]
 fn lower_priority() -> std::io::Result<()> {
     // SAFETY: both take integers and touch no memory of ours. On Linux, who 0 is the calling thread.
