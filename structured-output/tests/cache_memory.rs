@@ -174,7 +174,7 @@ fn generations_in_use_keep_to_the_budget_together() {
 #[test]
 fn memory_apart_is_part_of_the_budget() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let cache_bytes = 16 << 20;
+    let cache_bytes = 8 << 20;
     let options = CompilerOptions {
         cache_bytes,
         max_shared_steps: Some(20_000),
@@ -185,7 +185,7 @@ fn memory_apart_is_part_of_the_budget() {
     let before = HELD.load(Ordering::Relaxed);
     let mut most = 0;
     let mut in_use = VecDeque::new();
-    for n in 0..300 {
+    for n in 0..600 {
         let options = JsonSchemaOptions::default();
         let grammar = compiler.compile_json_schema(&schema(n), &options).unwrap();
         let mut matcher = GrammarMatcher::new(&grammar);
@@ -197,7 +197,7 @@ fn memory_apart_is_part_of_the_budget() {
                     .move_apart(&mut matcher, &CancelFlag::new())
                     .unwrap();
             }
-            for step in 0..24 {
+            for step in 0..48 {
                 let Ok(mask) = matcher.next_token_mask() else {
                     break;
                 };
@@ -213,7 +213,7 @@ fn memory_apart_is_part_of_the_budget() {
             matcher.reset();
         }
         in_use.push_back(matcher);
-        if in_use.len() > 8 {
+        if in_use.len() > 32 {
             in_use.pop_front();
         }
         most = most.max(HELD.load(Ordering::Relaxed).saturating_sub(before));
