@@ -181,7 +181,7 @@ fn long_lists_of_lists_and_objects_take_little_more_than_the_budget() {
     compiler.prepare();
     let lists = (0..60_000).map(|n| format!("[{n}]"));
     let objects = (0..30_000).map(|n| format!(r#"{{"k": {n}, "v": "{n}"}}"#));
-    let deep = (0..25_000).map(|n| format!("[[[[[{n}]]]]]"));
+    let deep = (0..24_000).map(|n| format!("[[[[[{n}]]]]]"));
     let schemas = [lists.collect::<Vec<_>>(), objects.collect(), deep.collect()];
     for values in schemas {
         let schema = format!(r#"{{"enum": [{}]}}"#, values.join(","));
