@@ -7,11 +7,11 @@ COPY . .
 # With traces: --build-arg FEATURES=engine-frontend/opentelemetry
 ARG FEATURES=""
 # No debug information: it is more than four fifths of the executables.
-ENV CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=true
-RUN cargo build --release --locked -p engine-core -p engine-frontend --bins --features "$FEATURES"
+ENV CARGO_PROFILE_DIST_DEBUG=0 CARGO_PROFILE_DIST_STRIP=true
+RUN cargo build --profile dist --locked -p engine-core -p engine-frontend --bins --features "$FEATURES"
 
 FROM debian:bookworm-slim
-COPY --from=build /src/target/release/formwork /src/target/release/formwork-batch /src/target/release/formwork-engine-core /usr/local/bin/
+COPY --from=build /src/target/dist/formwork /src/target/dist/formwork-batch /src/target/dist/formwork-engine-core /usr/local/bin/
 RUN useradd --system --uid 10001 --user-group --no-create-home formwork
 USER 10001:10001
 # Published ports lead to all of the container's addresses.

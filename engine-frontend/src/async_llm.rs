@@ -10,11 +10,12 @@ use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 use tokio::task::AbortHandle;
 
+use crate::answer_budget::AnswerBudget;
 use crate::engine_core_client::EngineCoreClientError;
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor, ProcessedInputs, Prompt};
 use crate::metrics::{EngineMetrics, StatLogger};
-use crate::output_processor::{AnswerBudget, OutputProcessor};
+use crate::output_processor::OutputProcessor;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::{ModelLimits, verify_num_logprobs};
 use crate::structured_outputs::{CheckThread, StructuredOutputsArgs};

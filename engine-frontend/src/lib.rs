@@ -32,6 +32,7 @@ pub mod metrics;
 pub mod openai;
 pub mod server;
 
+mod answer_budget;
 mod arg_utils;
 mod async_llm;
 mod cancel_on_drop;
@@ -62,6 +63,7 @@ mod token_usage;
 mod tokenizer_threads;
 mod unique_json;
 
+pub use answer_budget::AnswerBudget;
 pub use arg_utils::{
     BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
     human_readable_int,
@@ -77,7 +79,7 @@ pub use llm::LLM;
 pub use logging::{init_logging, init_logging_as};
 pub use logprobs::{Logprob, LogprobsProcessor, PositionLogprobs};
 pub use metrics::{EngineMetrics, Histogram};
-pub use output_processor::{AnswerBudget, OutputProcessor};
+pub use output_processor::OutputProcessor;
 pub use outputs::{CompletionOutput, RequestOutput};
 pub use parallel_sampling::ParentRequest;
 pub use protocol::{

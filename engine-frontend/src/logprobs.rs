@@ -1,5 +1,6 @@
 //! Logprobs as callers read them: with the token's text and bytes, and the sum of the chosen ones.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use protocol::{EngineCoreRequest, LogprobsLists};
@@ -14,10 +15,15 @@ pub struct Logprob {
     pub logprob: f32,
     /// 1-based rank in the vocabulary where known: for the chosen token and the top ones.
     pub rank: Option<u32>,
-    /// Its text by itself; bytes that aren't whole characters become U+FFFD.
-    pub decoded_token: String,
     /// Its bytes.
     pub bytes: Vec<u8>,
+}
+
+impl Logprob {
+    /// The token's text by itself; bytes that aren't whole characters become U+FFFD.
+    pub fn decoded_token(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
 }
 
 /// The logprobs of one position: the chosen token first, then the others that were asked for,
@@ -153,7 +159,6 @@ fn position_logprobs(tokenizer: &Tokenizer, row: Row<'_>, top: Option<i32>) -> P
         {
             continue;
         }
-        let bytes = tokenizer.token_bytes(token_id).to_vec();
         position.push(Logprob {
             token_id,
             logprob,
@@ -161,8 +166,7 @@ fn position_logprobs(tokenizer: &Tokenizer, row: Row<'_>, top: Option<i32>) -> P
                 0 => chosen_rank,
                 _ => top.and_then(|_| u32::try_from(i).ok()),
             },
-            decoded_token: String::from_utf8_lossy(&bytes).into_owned(),
-            bytes,
+            bytes: tokenizer.token_bytes(token_id).to_vec(),
         });
     }
     position

@@ -1,6 +1,5 @@
 //! From the core's tokens to text: detokenization, stop strings, logprobs, streams.
 
-mod answer_budget;
 mod request_state;
 
 use std::collections::HashMap;
@@ -8,10 +7,11 @@ use std::sync::Arc;
 
 use protocol::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreOutput, EngineCoreRequest, FinishReason,
-    RequestError, RequestErrorCode, SamplingParams,
+    RequestError, RequestErrorCode, RequestOutputKind, SamplingParams,
 };
 use tokenizer::Tokenizer;
 
+use crate::answer_budget::AnswerBudget;
 use crate::detokenizer::IncrementalDetokenizer;
 use crate::error::{EngineDeadError, GenerateError};
 use crate::input_processor::ProcessedInputs;
@@ -20,8 +20,6 @@ use crate::metrics::{IterationStats, RequestStateStats, StructuredEnds};
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::parallel_sampling::ParentRequest;
 use crate::request_output_collector::RequestOutputCollector;
-pub use answer_budget::AnswerBudget;
-pub(crate) use answer_budget::MAX_ANSWER_BYTES;
 use request_state::RequestState;
 
 /// All requests in flight, by internal id.
@@ -108,6 +106,7 @@ impl OutputProcessor {
                 completed_by_budget: false,
                 repetition_closed: false,
                 detokenizer: detokenizer.clone(),
+                share: budget.share(),
                 budget: budget.clone(),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
                 num_cached_tokens: 0,
@@ -156,9 +155,11 @@ impl OutputProcessor {
     }
 
     /// Takes what an output adds to its request's answers from what these may take.
-    fn charge(&self, output: &EngineCoreOutput) -> Result<(), RequestError> {
-        let state = self.request_states.get(&output.request_id);
-        state.map_or(Ok(()), |state| state.budget.charge(output))
+    fn charge(&mut self, output: &EngineCoreOutput) -> Result<(), RequestError> {
+        let state = self.request_states.get_mut(&output.request_id);
+        state.map_or(Ok(()), |state| {
+            state.budget.charge(&mut state.share, output)
+        })
     }
 
     /// Returns whether the core must be told to stop; `None` for an unknown request.
@@ -239,7 +240,7 @@ impl OutputProcessor {
         if outputs.is_empty() {
             return;
         }
-        state.queue.put(Ok(RequestOutput {
+        let output = RequestOutput {
             request_id: state.external_req_id.clone(),
             prompt: state.prompt.clone(),
             prompt_token_ids: state.prompt_token_ids.clone(),
@@ -247,7 +248,12 @@ impl OutputProcessor {
             outputs,
             finished,
             num_cached_tokens: state.num_cached_tokens,
-        }));
+        };
+        match state.output_kind {
+            RequestOutputKind::Delta => state.queue.put_piece(output, state.share.take()),
+            // The answer as a whole keeps what it takes.
+            _ => state.queue.put(Ok(output)),
+        }
     }
 
     /// Ends a request and its siblings with an error; returns the siblings, which the core still

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use protocol::FinishReason;
 use tokio::sync::Notify;
 
+use crate::answer_budget::AnswerShare;
 use crate::error::GenerateError;
 use crate::outputs::RequestOutput;
 use crate::token_usage::TokenUsage;
 
 /// Holds at most one output. Where the reader lags, the next output is merged into the one that
 /// waits: deltas are appended, cumulative outputs replaced. So a slow reader costs the memory of
-/// its own text and never more, and nobody waits for it.
+/// its own text and never more, and nobody waits for it. What waits of a stream holds its share of what the
+/// request's answers may take.
 #[derive(Debug)]
 pub struct RequestOutputCollector {
     aggregate: bool,
@@ -23,6 +25,8 @@ pub struct RequestOutputCollector {
 #[derive(Debug, Default)]
 struct Slot {
     output: Option<RequestOutput>,
+    /// Of a stream's output.
+    share: Option<AnswerShare>,
     error: Option<GenerateError>,
     /// Whether the core has taken the request for good, or something came of it.
     admitted: bool,
@@ -63,6 +67,10 @@ impl RequestOutputCollector {
     /// Adds an output or the error that ends the request. Never blocks. An error comes after the
     /// output that waits; nothing more is accepted behind it.
     pub fn put(&self, item: Result<RequestOutput, GenerateError>) {
+        self.add(item, None);
+    }
+
+    fn add(&self, item: Result<RequestOutput, GenerateError>, share: Option<AnswerShare>) {
         {
             let mut slot = self.slot();
             if slot.error.is_some() {
@@ -71,6 +79,10 @@ impl RequestOutputCollector {
             match item {
                 Ok(next) => {
                     slot.admitted = true;
+                    match (&mut slot.share, share) {
+                        (Some(held), Some(share)) => held.add(share),
+                        (held, share) => *held = share,
+                    }
                     match &mut slot.output {
                         Some(held) => held.add(next, self.aggregate),
                         None => slot.output = Some(next),
@@ -80,6 +92,11 @@ impl RequestOutputCollector {
             }
         }
         self.ready.notify_one();
+    }
+
+    /// Adds a piece of a stream, and what it takes until it is read.
+    pub(crate) fn put_piece(&self, piece: RequestOutput, share: AnswerShare) {
+        self.add(Ok(piece), Some(share));
     }
 
     /// The core has taken the request for good.
@@ -111,6 +128,7 @@ impl RequestOutputCollector {
     /// Takes what waits, or `None`.
     pub fn get_nowait(&self) -> Option<Result<RequestOutput, GenerateError>> {
         let mut slot = self.slot();
+        slot.share = None;
         match slot.output.take() {
             Some(output) => Some(Ok(output)),
             None => slot.error.clone().map(Err),

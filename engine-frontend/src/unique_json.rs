@@ -90,7 +90,21 @@ pub(crate) fn from_slice_within(
 ) -> Result<(Value, usize), UniqueJsonError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let max = max_value_bytes(bytes.len()).min(max);
-    let seen = Seen::new(max);
+    read(bytes, Seen::new(max))
+}
+
+/// Reads what a model wrote: of a key that comes twice in an object the last value counts, as everywhere.
+/// No error is a [`UniqueJsonError::DuplicateKey`].
+pub(crate) fn from_models_text(text: &str, max: usize) -> Result<(Value, usize), UniqueJsonError> {
+    let seen = Seen {
+        is_unique: false,
+        ..Seen::new(max)
+    };
+    read(text.as_bytes(), seen)
+}
+
+fn read(bytes: &[u8], seen: Seen) -> Result<(Value, usize), UniqueJsonError> {
+    let max = seen.max_value_bytes;
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = Reader(&seen).deserialize(&mut deserializer);
     let value = value.and_then(|value| deserializer.end().map(|()| value));
@@ -116,6 +130,8 @@ struct Seen {
     text_bytes: Cell<usize>,
     /// Most [`value_bytes`](Self::value_bytes).
     max_value_bytes: usize,
+    /// True where a key that comes twice in an object is an error.
+    is_unique: bool,
     /// Objects and lists around what is being read.
     depth: Cell<usize>,
     /// The outermost object's key whose value is being read.
@@ -130,6 +146,7 @@ impl Seen {
             value_bytes: Cell::new(0),
             text_bytes: Cell::new(0),
             max_value_bytes,
+            is_unique: true,
             depth: Cell::new(0),
             key: RefCell::default(),
             duplicate: RefCell::default(),
@@ -227,7 +244,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let is_outermost = self.0.depth.get() == 0;
         self.0.depth.update(|depth| depth + 1);
         while let Some(key) = members.next_key::<String>()? {
-            if map.contains_key(&key) {
+            if self.0.is_unique && map.contains_key(&key) {
                 *self.0.duplicate.borrow_mut() = Some(key);
                 return Err(A::Error::custom("duplicate key"));
             }

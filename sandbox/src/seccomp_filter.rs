@@ -53,6 +53,9 @@ fn install_all(groups: &[SystemCalls]) -> Result<(), Problem> {
                 for flag in NAMESPACES {
                     when(&mut forbidden, libc::SYS_clone, 0, has(flag))?;
                 }
+                for (call, argument) in OF_ANY_PROCESS {
+                    when(&mut forbidden, call, argument, (SeccompCmpOp::Ne, 0))?;
+                }
                 for request in [TIOCSTI, TIOCLINUX] {
                     when(&mut forbidden, libc::SYS_ioctl, 1, is(request))?;
                 }
@@ -162,6 +165,20 @@ fn install(program: &BpfProgram) -> Result<(), Problem> {
         )))),
     }
 }
+
+/// Calls that change limits, priority or place of any process of the same user, and the index of the argument that
+/// says of which: 0 is the caller. A limit of processor time ends a process.
+const OF_ANY_PROCESS: [(libc::c_long, u8); 9] = [
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_ioprio_set, 1),
+    (libc::SYS_migrate_pages, 0),
+    (libc::SYS_move_pages, 0),
+];
 
 /// `TIOCSTI`, by which a program can type into its terminal.
 const TIOCSTI: u64 = 0x5412;

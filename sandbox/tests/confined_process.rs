@@ -267,6 +267,23 @@ fn without_system_calls(folder: &Path) {
             libc::syscall(libc::SYS_execve, c"/bin/true".as_ptr(), null, null),
         );
         report("kill", libc::syscall(libc::SYS_kill, libc::getppid(), 0));
+        let (of_process, parent) = (libc::PRIO_PROCESS, libc::getppid());
+        report(
+            "another's limits",
+            libc::syscall(libc::SYS_prlimit64, parent, libc::RLIMIT_CPU, null, null),
+        );
+        report(
+            "another's priority",
+            libc::syscall(libc::SYS_setpriority, of_process, parent, 0),
+        );
+        report(
+            "another's processors",
+            libc::syscall(libc::SYS_sched_setaffinity, parent, 0, null),
+        );
+        report(
+            "own priority",
+            libc::syscall(libc::SYS_setpriority, of_process, 0, 0),
+        );
         #[cfg(target_arch = "x86_64")]
         report(
             "x32",
@@ -310,7 +327,7 @@ fn without_system_calls(folder: &Path) {
 fn denied_system_calls_fail_and_others_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let attempts = run("calls", folder.path());
-    let done = ["file", "read", "socket", "thread"];
+    let done = ["file", "own priority", "read", "socket", "thread"];
     let unknown = ["clone3", "openat2"];
     for (name, result) in &attempts {
         let expected = match name.as_str() {
@@ -321,7 +338,7 @@ fn denied_system_calls_fail_and_others_go_on() {
         assert_eq!(result, expected, "{name}");
     }
     let by_machine = usize::from(cfg!(target_arch = "x86_64"));
-    assert_eq!(attempts.len(), 25 + by_machine, "{attempts:?}");
+    assert_eq!(attempts.len(), 29 + by_machine, "{attempts:?}");
     assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "y");
 }
 

@@ -16,13 +16,17 @@ struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
+/// The most that was held since it was set last.
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
 /// One test at a time, since all is counted together.
 static ALONE: Mutex<()> = Mutex::new(());
 
 // SAFETY: everything is handed to the system's allocator as it is; only a number is kept beside.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size(), Ordering::Relaxed);
+        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(held, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.alloc(layout) }
     }
@@ -222,4 +226,27 @@ fn memory_apart_is_part_of_the_budget() {
     assert!(most <= cache_bytes / 4 * 5, "{most} bytes");
     // Its parts are used beside each other.
     assert!(most > cache_bytes / 2, "{most} bytes");
+}
+
+/// The budget is looked at as values are read, not once they all are: a list of them is one piece of work.
+#[test]
+fn long_lists_of_lists_and_objects_take_little_more_than_the_budget() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let compiler = GrammarCompiler::new(info(), CompilerOptions::default());
+    compiler.prepare();
+    let lists = (0..60_000).map(|n| format!("[{n}]"));
+    let objects = (0..30_000).map(|n| format!(r#"{{"k": {n}, "v": "{n}"}}"#));
+    let deep = (0..24_000).map(|n| format!("[[[[[{n}]]]]]"));
+    let schemas = [lists.collect::<Vec<_>>(), objects.collect(), deep.collect()];
+    for values in schemas {
+        let schema = format!(r#"{{"enum": [{}]}}"#, values.join(","));
+        let before = HELD.load(Ordering::Relaxed);
+        MOST.store(before, Ordering::Relaxed);
+        let refused = compiler.compile_json_schema(&schema, &JsonSchemaOptions::default());
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("`max_bytes`"), "{message}");
+        // Of which 32 MiB are the budget; the schema's own values are the rest.
+        let most = MOST.load(Ordering::Relaxed) - before;
+        assert!(most < 80 << 20, "{most} bytes for {}", values[0]);
+    }
 }

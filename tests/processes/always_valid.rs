@@ -71,9 +71,9 @@ fn least_room(result: &Value) -> u32 {
     room.unwrap_or(1)
 }
 
-/// The text of an answer; `None` of a request that was refused before it began. Free text, which has no end
-/// of its own, may have been ended by `max_tokens`, and is whole all the same.
-fn text(result: &Value, may_be_free: bool) -> Option<&str> {
+/// The text of an answer; `None` of a request that was refused before it began. One that could
+/// have gone on may have been ended by `max_tokens`, and is whole all the same.
+fn text(result: &Value) -> Option<&str> {
     if result["response"]["status_code"] == 400 {
         let message = result["response"]["body"]["error"]["message"].as_str();
         // A limit that is met in the midst of a text is its caller's fault too, and yet none of these.
@@ -83,7 +83,7 @@ fn text(result: &Value, may_be_free: bool) -> Option<&str> {
     }
     let choice = choice(result);
     let reason = &choice["finish_reason"];
-    let is_good = reason == "stop" || may_be_free && reason == "length";
+    let is_good = reason == "stop" || reason == "length";
     assert!(is_good, "{result}");
     assert_eq!(choice["structured_output_complete"], true, "{result}");
     Some(choice["text"].as_str().unwrap())
@@ -133,7 +133,7 @@ fn real_schemas() {
     let results = answers("{\"name\": ", &constraints);
     let (mut answered, mut problems) = (0, Vec::new());
     for (index, (result, schema)) in results.iter().zip(&schemas).enumerate() {
-        let Some(text) = text(result, false) else {
+        let Some(text) = text(result) else {
             continue;
         };
         answered += 1;
@@ -229,7 +229,7 @@ fn random_regular_expressions() {
     let results = answers("It is ", &constraints);
     let mut answered = 0;
     for (result, pattern) in results.iter().zip(&patterns) {
-        let Some(text) = text(result, true) else {
+        let Some(text) = text(result) else {
             continue;
         };
         answered += 1;
@@ -284,11 +284,11 @@ fn grammars() {
         };
         let Ok(grammar) = grammar else {
             // It names tokens that the model doesn't have either.
-            assert!(results.iter().all(|result| text(result, true).is_none()));
+            assert!(results.iter().all(|result| text(result).is_none()));
             continue;
         };
         for result in results {
-            let Some(text) = text(result, true) else {
+            let Some(text) = text(result) else {
                 continue;
             };
             answered += 1;
@@ -336,7 +336,7 @@ fn choices() {
         .collect();
     let mut seen = Vec::new();
     for result in &answer(&lines, &[]) {
-        let text = text(result, false).expect("it fits");
+        let text = text(result).expect("it fits");
         assert!(choices.contains(&text), "{text:?}");
         seen.push(text.to_owned());
     }

@@ -26,10 +26,6 @@ const MAX_WEIGHED_TOKENS: usize = 64;
 /// Where the shortest text has more bytes than this, and can't fit by far, its tokens are not counted.
 const MAX_WALKED_BYTES: u32 = 32 * 1024;
 
-/// Text is free where its mask has at least so many tokens: more than all kinds of white space that may
-/// follow a JSON text.
-const MIN_FREE_TOKENS: usize = 512;
-
 /// What constrains a request in flight.
 pub struct StructuredOutputRequest {
     pub(super) grammar: Box<dyn StructuredOutputGrammar>,
@@ -359,7 +355,7 @@ impl StructuredOutputRequest {
         tokens_left: u32,
     ) -> Result<Accepted, MatcherError> {
         // Here nothing had room but a stop token or what leads to the end.
-        let could_go_on = self.has_overshot && self.may_go_on_freely()?;
+        let could_go_on = self.has_overshot && self.may_go_on()?;
         if !self.grammar.accept_token(token_id)? {
             return Ok(Accepted::Refused);
         }
@@ -413,8 +409,8 @@ impl StructuredOutputRequest {
         if tokens_left > 0 || !self.grammar.is_completed() {
             return Ok(false);
         }
-        match self.may_go_on_freely() {
-            Ok(freely) => Ok(!freely),
+        match self.may_go_on() {
+            Ok(may_go_on) => Ok(!may_go_on),
             Err(MatcherError::AllowanceSpent) if !self.was_told_aside() => {
                 Err(MatcherError::AllowanceSpent)
             }
@@ -423,12 +419,16 @@ impl StructuredOutputRequest {
         }
     }
 
-    /// Whether any text may come next. Stop tokens are none, however many the request has.
-    fn may_go_on_freely(&self) -> Result<bool, MatcherError> {
+    /// Whether more may come than the white space behind a JSON text. Stop tokens are no text, however many the
+    /// request has.
+    fn may_go_on(&self) -> Result<bool, MatcherError> {
         let mask = self.grammar.next_token_mask()?;
-        let stops = self.stop_token_ids.iter();
-        let num_stops = stops.filter(|&&id| mask.is_allowed(id)).count();
-        Ok(mask.num_allowed().saturating_sub(num_stops) >= MIN_FREE_TOKENS)
+        let info = self.grammar.tokenizer_info();
+        let is_text = |token_id: &u32| {
+            let is_space = info.token_bytes(*token_id).trim_ascii().is_empty();
+            !is_space && !self.stop_token_ids.contains(token_id)
+        };
+        Ok(mask.token_ids().iter().any(is_text))
     }
 
     /// The next token where there is only one, as far as that can be told without a walk of the

@@ -212,7 +212,8 @@ fn free_text_that_the_budget_ends_says_length() {
     }
 }
 
-/// A text that can only end is over with its last token: its stop token needs no room.
+/// A text that can only end is over with its last token: its stop token needs no room. One that could have gone
+/// on was ended by its limit, however few tokens could follow.
 #[test]
 fn a_text_that_takes_all_tokens_is_whole_without_a_stop_token() {
     let mut engine = Engine::new(&Setup::default());
@@ -223,21 +224,28 @@ fn a_text_that_takes_all_tokens_is_whole_without_a_stop_token() {
     let requests = [
         digits("one", "[0-9]", 1),
         digits("three", "[0-9]{3}", 3),
-        digits("up to two", "[0-9]{2,9}", 2),
+        digits("up to nine", "[0-9]{2,9}", 2),
+        engine.request(
+            "integer",
+            "A number.",
+            json(r#"{"type": "integer", "minimum": 10}"#),
+            seeded(1, 2),
+        ),
         incomplete_allowed(digits("incomplete", "[0-9]{2}", 2)),
         digits("too long", "[0-9]{3}", 2),
     ];
     let answers = engine.run(&requests);
-    for (id, num_tokens) in [
-        ("one", 1),
-        ("three", 3),
-        ("up to two", 2),
-        ("incomplete", 2),
+    for (id, num_tokens, finish_reason) in [
+        ("one", 1, FinishReason::Stop),
+        ("three", 3, FinishReason::Stop),
+        ("up to nine", 2, FinishReason::Length),
+        ("integer", 2, FinishReason::Length),
+        ("incomplete", 2, FinishReason::Stop),
     ] {
         let answer = &answers[id];
         assert_eq!((answer.complete, answer.error.as_ref()), (Some(true), None));
         assert_eq!(answer.token_ids.len(), num_tokens, "{id}");
-        assert_eq!(answer.finish_reason, Some(FinishReason::Stop), "{id}");
+        assert_eq!(answer.finish_reason, Some(finish_reason), "{id}");
     }
     let error = answers["too long"].error.as_ref().unwrap();
     assert!(

@@ -34,6 +34,18 @@ fn is_number(text: &str) -> bool {
     (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// How an answer of up to four digits ends: by its limit where a digit could have followed.
+fn end_of(engine: &Engine, answer: &Answer) -> FinishReason {
+    let has_stop_token = engine
+        .tokenizer
+        .is_special_token(*answer.token_ids.last().unwrap());
+    let (_, number) = split(engine, answer);
+    match has_stop_token || number.unwrap().len() == 4 {
+        true => FinishReason::Stop,
+        false => FinishReason::Length,
+    }
+}
+
 #[test]
 fn the_constraint_begins_where_thinking_ends() {
     let mut engine = Engine::new(&Setup::default());
@@ -53,10 +65,8 @@ fn the_constraint_begins_where_thinking_ends() {
             !thinking.contains(&engine.tokenizer.eos_token_id().unwrap()),
             "{id}"
         );
-        assert_eq!(
-            (answer.complete, answer.finish_reason),
-            (Some(true), Some(FinishReason::Stop))
-        );
+        assert_eq!(answer.complete, Some(true));
+        assert_eq!(answer.finish_reason, Some(end_of(&engine, answer)));
     }
 }
 
@@ -170,9 +180,7 @@ fn what_closes_thinking_is_no_stop_token_of_it() {
         assert_eq!(answer.error, None);
         let (_, text) = split(&engine, &answer);
         assert!(is_number(&text.unwrap()));
-        assert_eq!(
-            (answer.complete, answer.finish_reason),
-            (Some(true), Some(FinishReason::Stop))
-        );
+        assert_eq!(answer.complete, Some(true));
+        assert_eq!(answer.finish_reason, Some(end_of(&engine, &answer)));
     }
 }

@@ -88,7 +88,8 @@ impl Interval {
         }
         let Some(last_step) = self.last_step.take() else {
             let seconds = now.saturating_duration_since(since).as_secs_f64();
-            return (!is_idle).then(|| {
+            // The first tick of a server comes as it begins.
+            return (!is_idle && seconds >= 1.0).then(|| {
                 format!(
                     "Engine 000: no step has ended for {seconds:.1} s (a long prefill takes long \
                      steps), Unfinished: {num_unfinished} reqs"
@@ -213,6 +214,7 @@ mod tests {
     fn a_long_prefill_counts_as_it_is_computed() {
         let mut clock = Clock::start();
         clock.arrival(1);
+        assert_eq!(clock.line(1, 1), None, "it has only begun");
         clock.step(5, 400, 0);
         clock.step(9, 400, 0);
         assert_eq!(clock.line(10, 1), line("100.0", "0.0"));

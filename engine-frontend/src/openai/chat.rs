@@ -22,7 +22,7 @@ use super::tools::{self, take_tools};
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt, num_bytes};
-use message::chat_message;
+use message::{ArgumentBudget, chat_message};
 
 const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
 
@@ -94,11 +94,12 @@ impl ChatCompletionRequest {
             );
         }
         let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
+        let mut arguments = ArgumentBudget::new();
         let mut request = Self {
             messages: messages
                 .into_iter()
                 .enumerate()
-                .map(|(i, message)| chat_message(i, message))
+                .map(|(i, message)| chat_message(i, message, &mut arguments))
                 .collect::<Result<_, _>>()?,
             tools,
             tool_choice,

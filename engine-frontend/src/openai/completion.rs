@@ -9,9 +9,9 @@ use super::ignored_fields::Api;
 use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, wrong_max_tokens};
 use super::usage::UsageInfo;
+use crate::answer_budget::MAX_ANSWER_BYTES;
 use crate::error::ValidationError;
 use crate::input_processor::{GenerateRequest, Prompt};
-use crate::output_processor::MAX_ANSWER_BYTES;
 use crate::sampling_params::MAX_N_SEQUENCES;
 
 /// Bytes of a token's text, about.

@@ -54,7 +54,7 @@ fn token_text(token: &Logprob, as_token_ids: bool) -> String {
     if as_token_ids {
         format!("token_id:{}", token.token_id)
     } else {
-        token.decoded_token.clone()
+        token.decoded_token().into_owned()
     }
 }
 
@@ -119,22 +119,21 @@ impl CompletionLogProbs {
 
 impl ChatCompletionLogProbs {
     /// The positions of an answer, each with its `top` most probable tokens (-1 is all there are).
-    pub(super) fn new(positions: &[PositionLogprobs], top: i32, as_token_ids: bool) -> Self {
-        let one = |token: &Logprob| ChatCompletionLogProb {
-            token: token_text(token, as_token_ids),
+    pub(super) fn new(positions: Vec<PositionLogprobs>, top: i32, as_token_ids: bool) -> Self {
+        let one = |token: Logprob| ChatCompletionLogProb {
+            token: token_text(&token, as_token_ids),
             logprob: number(token.logprob),
-            bytes: token.bytes.clone(),
+            bytes: token.bytes,
         };
         let content = positions
-            .iter()
-            .filter_map(|position| {
-                let chosen = position.first()?;
-                let mut ranked: Vec<&Logprob> = position.iter().collect();
-                ranked.sort_by(|a, b| b.logprob.total_cmp(&a.logprob));
+            .into_iter()
+            .filter_map(|mut position| {
+                let chosen = position.first()?.clone();
+                position.sort_by(|a, b| b.logprob.total_cmp(&a.logprob));
                 let top = usize::try_from(top).unwrap_or(usize::MAX);
                 Some(ChatCompletionLogProbsContent {
                     chosen: one(chosen),
-                    top_logprobs: ranked.into_iter().take(top).map(one).collect(),
+                    top_logprobs: position.into_iter().take(top).map(one).collect(),
                 })
             })
             .collect();
@@ -152,7 +151,7 @@ pub(super) fn prompt_logprobs(positions: &[Option<PositionLogprobs>]) -> Vec<Opt
                 let value = json!({
                     "logprob": number(token.logprob),
                     "rank": token.rank,
-                    "decoded_token": token.decoded_token,
+                    "decoded_token": token.decoded_token(),
                 });
                 (token.token_id.to_string(), value)
             })
@@ -174,7 +173,6 @@ mod tests {
             token_id: id,
             logprob,
             rank: None,
-            decoded_token: text.to_owned(),
             bytes: text.as_bytes().to_vec(),
         }
     }
@@ -210,19 +208,19 @@ mod tests {
         let text = serde_json::to_string(&logprobs).unwrap();
         let digits = f64::from(-0.1_f32).to_string();
         assert_eq!(text.matches(&digits).count(), 2, "{text}");
-        let chat = ChatCompletionLogProbs::new(&[vec![token(3, "a", -0.1)]], 1, false);
+        let chat = ChatCompletionLogProbs::new(vec![vec![token(3, "a", -0.1)]], 1, false);
         let text = serde_json::to_string(&chat).unwrap();
         assert_eq!(text.matches(&digits).count(), 2, "{text}");
     }
 
     #[test]
     fn chat_shape_ranks_the_rivals() {
-        let positions = [vec![
+        let positions = vec![vec![
             token(3, "x", -3.0),
             token(4, "y", -0.5),
             token(5, "z", -1.0),
         ]];
-        let logprobs = ChatCompletionLogProbs::new(&positions, 2, false);
+        let logprobs = ChatCompletionLogProbs::new(positions, 2, false);
         assert_eq!(
             serde_json::to_value(&logprobs).unwrap(),
             json!({"content": [{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::{EngineCoreOutput, FinishReason, RequestOutputKind, StopReason};
 
-use super::answer_budget::AnswerBudget;
+use crate::answer_budget::{AnswerBudget, AnswerShare};
 use crate::detokenizer::IncrementalDetokenizer;
 use crate::input_processor::CallersFields;
 use crate::logprobs::LogprobsProcessor;
@@ -36,6 +36,8 @@ pub(super) struct RequestState {
     pub(super) detokenizer: IncrementalDetokenizer,
     pub(super) logprobs_processor: LogprobsProcessor,
     pub(super) budget: AnswerBudget,
+    /// What it takes of the budget: of a stream what isn't handed over.
+    pub(super) share: AnswerShare,
     pub(super) num_cached_tokens: u32,
     /// Tokens that earlier outputs of a stream brought.
     pub(super) sent_tokens: usize,

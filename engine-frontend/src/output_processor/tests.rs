@@ -216,9 +216,12 @@ fn logprobs_follow_the_tokens() {
     let position = &sent.outputs[0].logprobs.as_ref().unwrap()[0];
     let seen: Vec<_> = position
         .iter()
-        .map(|l| (l.token_id, l.rank, &*l.decoded_token))
+        .map(|l| (l.token_id, l.rank, l.decoded_token()))
         .collect();
-    assert_eq!(seen, [(97, Some(2), "a"), (120, Some(1), "x")]);
+    assert_eq!(
+        seen,
+        [(97, Some(2), "a".into()), (120, Some(1), "x".into())]
+    );
     assert_eq!(sent.outputs[0].cumulative_logprob, Some(-1.0));
     // Of two tokens, the one behind the stop string is dropped with its row.
     let mut second = output("r", "bc", None);

@@ -142,7 +142,7 @@ fn start_of(automaton: &mut TokenAutomaton, schema: &str, fuel: &mut Fuel) -> Op
     let mut compiler = SchemaCompiler::new(schema, &options, &limits).ok()?;
     let root = loop {
         let nodes = machine.programs.nodes();
-        let done = compiler.run(&mut machine.lexicon, nodes, 256, fuel);
+        let done = compiler.run(&mut machine.lexicon, nodes, 256, 0, fuel);
         if let Some(root) = done.ok()?.ok()? {
             break root;
         }

@@ -62,9 +62,12 @@ impl Job<'_> {
         let mut compiler = SchemaCompiler::new(schema, options, limits)?;
         loop {
             let done = self.fuelled_slice(|automaton, fuel| {
+                let held = automaton.state_bytes();
                 let machine = automaton.machine();
                 let nodes = machine.programs.nodes();
-                compiler.run(&mut machine.lexicon, nodes, SLICE_PARTS, fuel)
+                let made = machine.lexicon.memory_bytes() + nodes.memory_bytes();
+                let elsewhere = held.saturating_sub(made);
+                compiler.run(&mut machine.lexicon, nodes, SLICE_PARTS, elsewhere, fuel)
             });
             let done = done.map_err(|error| compiler.blame(error))?;
             let Ok(done) = done else {

@@ -18,6 +18,10 @@ pub(crate) enum Value {
     Object(Arc<Vec<(String, Value)>>),
 }
 
+/// Values in a text, with those in lists and objects. A value of a schema takes a kilobyte until it is compiled, so
+/// that a text of two bytes a value would take hundreds of megabytes before any other limit is met.
+const MAX_VALUES: usize = 150_000;
+
 /// Why a text is not JSON, and at which byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ParseError {
@@ -55,12 +59,18 @@ impl Value {
         }
     }
 
-    /// Parses a text in which values are nested at most `max_nesting` deep and no object has a key twice.
+    /// Parses a text in which values are nested at most `max_nesting` deep and no object has a key twice, and
+    /// which has at most 150,000 values.
     pub(crate) fn parse(text: &str, max_nesting: usize) -> Result<Self, ParseError> {
         let mut parser = Parser { text, offset: 0 };
         let mut open: Vec<Open> = Vec::new();
+        let mut num_values = 0;
         loop {
             parser.skip_blanks();
+            num_values += 1;
+            if num_values > MAX_VALUES {
+                return Err(parser.error(format!("more than {MAX_VALUES} values in one text")));
+            }
             // A value, or the end of an array or object that has none.
             let mut value = match parser.peek() {
                 Some(bracket @ (b'[' | b'{')) => {
@@ -413,6 +423,15 @@ pub(crate) fn unquote(text: &str) -> Result<(String, usize), usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_has_so_many_values() {
+        let list = |len: usize| format!("[{}]", vec!["[]"; len].join(","));
+        assert!(Value::parse(&list(MAX_VALUES - 1), 4).is_ok());
+        let error = Value::parse(&list(MAX_VALUES), 4).unwrap_err();
+        assert_eq!(error.message, "more than 150000 values in one text");
+        assert_eq!(error.offset, list(MAX_VALUES).len() - 3);
+    }
 
     #[test]
     fn what_is_read() {

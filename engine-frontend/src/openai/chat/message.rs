@@ -7,6 +7,7 @@ use crate::json_problem::json_problem;
 use crate::openai::fields::parse;
 use crate::openai::known_keys::{self, CALLED_FUNCTION, CONTENT_PART, MESSAGE, TOOL_CALL};
 use crate::openai::tools::name_of;
+use crate::unique_json::{self, UniqueJsonError};
 
 /// The roles of the API.
 const ROLES: [&str; 6] = [
@@ -18,9 +19,55 @@ const ROLES: [&str; 6] = [
     "function",
 ];
 
+/// Bytes of memory that the values in the arguments of all calls of a conversation may take.
+const FREE_ARGUMENT_BYTES: usize = 12 << 20;
+/// The same besides, per byte of the arguments' text.
+const ARGUMENT_BYTES_PER_BYTE: usize = 4;
+
+/// What the values in the arguments of a conversation's calls may still take. They stand in the body as
+/// texts, so they are not counted with its values.
+#[derive(Debug)]
+pub(super) struct ArgumentBudget {
+    bytes: usize,
+}
+
+impl ArgumentBudget {
+    /// That of a new conversation.
+    pub(super) fn new() -> Self {
+        let bytes = FREE_ARGUMENT_BYTES;
+        Self { bytes }
+    }
+
+    /// Reads a call's arguments.
+    fn read(&mut self, field: &str, text: &str) -> Result<Value, ValidationError> {
+        let per_byte = text.len().saturating_mul(ARGUMENT_BYTES_PER_BYTE);
+        self.bytes = self.bytes.saturating_add(per_byte);
+        let problem = match unique_json::from_models_text(text, self.bytes) {
+            Ok((value, bytes)) => {
+                self.bytes = self.bytes.saturating_sub(bytes);
+                return Ok(value);
+            }
+            Err(UniqueJsonError::TooLarge(_)) => {
+                "its values would take too much memory: send fewer calls, or shorter ones"
+                    .to_owned()
+            }
+            Err(UniqueJsonError::Syntax { error, .. }) => json_problem(&error),
+            Err(UniqueJsonError::DuplicateKey { key, .. }) => {
+                format!("the key {key:?} comes twice")
+            }
+        };
+        let message = format!("{field} must be JSON as text: {problem}");
+        Err(ValidationError::field(field, text, message))
+    }
+}
+
 /// Checks a message and brings it to the form that templates expect: `content` as one string,
 /// the arguments of tool calls as objects. Other known keys reach the template as they are.
-pub(super) fn chat_message(i: usize, message: Value) -> Result<Value, ValidationError> {
+pub(super) fn chat_message(
+    i: usize,
+    message: Value,
+    arguments: &mut ArgumentBudget,
+) -> Result<Value, ValidationError> {
     let mut message: Map<String, Value> = parse(&format!("messages[{i}]"), message)?;
     let role = message.get("role").and_then(Value::as_str).unwrap_or("");
     if !ROLES.contains(&role) {
@@ -48,13 +95,17 @@ pub(super) fn chat_message(i: usize, message: Value) -> Result<Value, Validation
     };
     message.insert("content".to_owned(), content);
     if let Some(calls) = message.get_mut("tool_calls") {
-        read_tool_calls(&format!("messages[{i}].tool_calls"), calls)?;
+        read_tool_calls(&format!("messages[{i}].tool_calls"), calls, arguments)?;
     }
     Ok(Value::Object(message))
 }
 
 /// Checks the calls of an earlier answer, and reads their arguments.
-fn read_tool_calls(field: &str, calls: &mut Value) -> Result<(), ValidationError> {
+fn read_tool_calls(
+    field: &str,
+    calls: &mut Value,
+    budget: &mut ArgumentBudget,
+) -> Result<(), ValidationError> {
     if calls.is_null() {
         return Ok(());
     }
@@ -83,11 +134,7 @@ fn read_tool_calls(field: &str, calls: &mut Value) -> Result<(), ValidationError
         let read = match arguments.as_str() {
             None => continue,
             Some("") => Value::Object(Map::new()),
-            Some(text) => serde_json::from_str(text).map_err(|error| {
-                let field = format!("{field}.function.arguments");
-                let message = format!("{field} must be JSON as text: {}", json_problem(&error));
-                ValidationError::field(field, text, message)
-            })?,
+            Some(text) => budget.read(&format!("{field}.function.arguments"), text)?,
         };
         *arguments = read;
     }

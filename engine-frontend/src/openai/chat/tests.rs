@@ -175,3 +175,30 @@ fn calls_of_earlier_answers_are_checked() {
     }
     assert!(with(Value::Null).is_ok());
 }
+
+/// They stand in the body as texts, and are not counted with its values.
+#[test]
+fn arguments_of_earlier_calls_are_bounded_together() {
+    let with = |num_calls: usize, arguments: String| {
+        let call = json!({"function": {"name": "f", "arguments": arguments}});
+        let calls = vec![call; num_calls];
+        let message = json!([{"role": "assistant", "tool_calls": calls}]);
+        ChatCompletionRequest::from_json(body("messages", message))
+    };
+    let numbers = |count| format!("{{\"a\": [0{}]}}", ",0".repeat(count));
+    assert!(with(1, numbers(100_000)).is_ok());
+    assert!(with(100, numbers(1_000)).is_ok());
+    for (count, num_calls, at) in [(250_000, 1, 0), (72_000, 3, 2)] {
+        let error = with(num_calls, numbers(count)).unwrap_err();
+        let field = format!("messages[0].tool_calls[{at}].function.arguments");
+        assert_eq!(error.parameter.as_deref(), Some(&*field));
+        assert!(
+            error.message.contains("would take too much memory"),
+            "{error}"
+        );
+    }
+    // As a model may have written it.
+    let twice = with(1, r#"{"a": 1, "a": 2}"#.to_owned()).unwrap();
+    let read = twice.messages[0].pointer("/tool_calls/0/function/arguments");
+    assert_eq!(read, Some(&json!({"a": 2})));
+}

@@ -44,9 +44,9 @@ impl OpenAIServing {
         let size = outputs.iter().map(RequestOutput::num_bytes).sum();
         let tell = move |_: &CancelFlag| {
             let completions = outputs.into_iter().filter_map(|mut o| o.outputs.pop());
-            for completion in completions {
+            for mut completion in completions {
                 let reason = completion.finish_reason;
-                let logprobs = logprobs(&request.chat, &completion);
+                let logprobs = logprobs(&request.chat, &mut completion);
                 answer.push(completion, logprobs, &mut Vec::new());
                 if let Some(reason) = reason {
                     return answer.last_response(reason);
@@ -162,7 +162,7 @@ fn response_id(request: &ResponsesRequest, context: &RequestContext) -> String {
 /// The logprobs of an answer, or of a piece of it, where asked for.
 fn logprobs(
     chat: &ChatCompletionRequest,
-    completion: &crate::outputs::CompletionOutput,
+    completion: &mut crate::outputs::CompletionOutput,
 ) -> Option<Value> {
     let logprobs = chat_logprobs(chat, completion)?;
     serde_json::to_value(logprobs.content).ok()
@@ -185,8 +185,8 @@ impl Pieces for ResponsePieces {
         let prompt = output.prompt_token_ids.len() as u64;
         self.answer.set_input(prompt, cached);
         let mut events = Vec::new();
-        for completion in output.outputs {
-            let logprobs = logprobs(&self.chat, &completion);
+        for mut completion in output.outputs {
+            let logprobs = logprobs(&self.chat, &mut completion);
             self.answer.push(completion, logprobs, &mut events);
         }
         pieces.extend(events);

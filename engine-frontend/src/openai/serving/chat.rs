@@ -193,7 +193,7 @@ fn chat_choice(
     request: &ChatCompletionRequest,
     role: &str,
     openings: Option<&Openings>,
-    completion: CompletionOutput,
+    mut completion: CompletionOutput,
 ) -> ChatCompletionResponseChoice {
     let (content, tool_calls) = match openings {
         Some(openings) => split_answer(openings, &completion.text),
@@ -202,7 +202,7 @@ fn chat_choice(
     let has_calls = !tool_calls.is_empty();
     ChatCompletionResponseChoice {
         index: completion.index,
-        logprobs: chat_logprobs(request, &completion),
+        logprobs: chat_logprobs(request, &mut completion),
         finish_reason: finish_reason(&completion, &request.tool_choice, has_calls),
         message: ChatMessage {
             role: role.to_owned(),
@@ -234,12 +234,13 @@ pub(in crate::openai) fn finish_reason(
     })
 }
 
-/// The logprobs of an answer, or of a piece of it, where asked for.
+/// The logprobs of an answer, or of a piece of it, where asked for. They are taken out of it: both forms of them
+/// at once would take twice the memory.
 pub(in crate::openai) fn chat_logprobs(
     request: &ChatCompletionRequest,
-    completion: &CompletionOutput,
+    completion: &mut CompletionOutput,
 ) -> Option<ChatCompletionLogProbs> {
-    let positions = completion.logprobs.as_ref().filter(|_| request.logprobs)?;
+    let positions = completion.logprobs.take().filter(|_| request.logprobs)?;
     let top = match &request.common.logprob_token_ids {
         Some(_) => -1,
         None => request.top_logprobs,

@@ -140,18 +140,16 @@ impl ChatPieces {
         (content, deltas, parser.has_calls())
     }
 
-    fn choice(&mut self, completion: CompletionOutput) -> ChatCompletionResponseStreamChoice {
+    fn choice(&mut self, mut completion: CompletionOutput) -> ChatCompletionResponseStreamChoice {
         let (content, tool_calls, has_calls) = self.split(&completion);
-        let reasoning = completion.reasoning.as_ref();
+        let reasoning = completion.reasoning.take();
         ChatCompletionResponseStreamChoice {
             index: completion.index,
-            logprobs: chat_logprobs(&self.request, &completion),
+            logprobs: chat_logprobs(&self.request, &mut completion),
             delta: DeltaMessage {
                 role: None,
                 content,
-                reasoning_content: reasoning
-                    .filter(|_| self.request.include_reasoning)
-                    .cloned(),
+                reasoning_content: reasoning.filter(|_| self.request.include_reasoning),
                 tool_calls,
             },
             finish_reason: finish_reason(&completion, &self.request.tool_choice, has_calls),

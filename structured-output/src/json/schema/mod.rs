@@ -136,6 +136,8 @@ pub(crate) struct SchemaCompiler {
     pub(crate) deep_values: Vec<NodeId>,
     /// Whether schemas are nested deeper, references included, than is looked at in one piece.
     is_deep: bool,
+    /// Bytes of states that are held beside the expressions and the nodes.
+    bytes_elsewhere: usize,
 }
 
 /// The limits that a schema is held to.
@@ -200,11 +202,13 @@ impl SchemaCompiler {
             may_be_dear: false,
             deep_values: Vec::new(),
             is_deep: false,
+            bytes_elsewhere: 0,
         })
     }
 
     /// Does up to `max_tasks` more tasks, two for each schema and some for `unevaluated...`; the root's
-    /// node once all are done. Takes a step for each task, and more for what takes longer.
+    /// node once all are done. Takes a step for each task, and more for what takes longer. The bytes that `fuel`
+    /// limits are those of expressions, nodes and `bytes_elsewhere`.
     ///
     /// # Errors
     /// [`OutOfFuel`]; within, [`CompileError::JsonSchema`] with the pointer of what is malformed or can't
@@ -214,8 +218,10 @@ impl SchemaCompiler {
         lexicon: &mut Lexicon,
         nodes: &mut Nodes,
         max_tasks: usize,
+        bytes_elsewhere: usize,
         fuel: &mut Fuel,
     ) -> Result<Result<Option<NodeId>, CompileError>, OutOfFuel> {
+        self.bytes_elsewhere = bytes_elsewhere;
         match self.run_tasks(lexicon, nodes, max_tasks, fuel) {
             Ok(done) => Ok(Ok(done)),
             Err((Refusal::OutOfFuel, _)) => Err(OutOfFuel),
@@ -263,7 +269,8 @@ impl SchemaCompiler {
                     }
                 }
                 nodes.charge(fuel)?;
-                Ok(fuel.check_bytes(lexicon.memory_bytes() + nodes.memory_bytes())?)
+                let made = lexicon.memory_bytes() + nodes.memory_bytes();
+                Ok(fuel.check_bytes(self.bytes_elsewhere + made)?)
             };
             let done: Result<(), Refusal> = work();
             let cost = before.0 - fuel.left() + (lexicon.len() - before.1) as u64;

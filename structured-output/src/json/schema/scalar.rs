@@ -87,7 +87,12 @@ impl Builder<'_> {
             let node = self.nodes.constant(self.lexicon, value);
             self.compiler.deep_values.extend(node);
         }
-        self.nodes.constant(self.lexicon, value).ok_or_else(refused)
+        let node = self.nodes.constant(self.lexicon, value);
+        // A list of values is one task, however long it is.
+        let made = self.lexicon.memory_bytes() + self.nodes.memory_bytes();
+        self.fuel
+            .check_bytes(self.compiler.bytes_elsewhere + made)?;
+        node.ok_or_else(refused)
     }
 
     /// `enum`: all strings as one language, all numbers as another.

@@ -13,7 +13,7 @@ fn engine(source: &str, order: PropertyOrder) -> Engine {
     let engine = Engine::new(order, |lexicon, programs| {
         loop {
             let mut fuel = crate::lexical::Fuel::new(1_000_000);
-            let done = compiler.run(lexicon, programs.nodes(), 64, &mut fuel);
+            let done = compiler.run(lexicon, programs.nodes(), 64, 0, &mut fuel);
             if let Some(root) = done.unwrap().unwrap() {
                 return root;
             }

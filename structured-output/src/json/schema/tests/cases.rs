@@ -328,7 +328,7 @@ fn equal_schemas_are_one_node() {
     let mut second = super::super::SchemaCompiler::new(other, &options, &limits).unwrap();
     let root = loop {
         let mut fuel = crate::lexical::Fuel::new(1_000);
-        let done = second.run(&mut compiled.lexicon, &mut compiled.nodes, 1, &mut fuel);
+        let done = second.run(&mut compiled.lexicon, &mut compiled.nodes, 1, 0, &mut fuel);
         if let Some(root) = done.unwrap().unwrap() {
             break root;
         }

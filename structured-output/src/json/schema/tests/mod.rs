@@ -39,7 +39,7 @@ pub(super) fn compile_within(
     let mut compiler = SchemaCompiler::new(source, options, limits)?;
     let mut fuel = Fuel::new(u64::MAX);
     loop {
-        let done = compiler.run(&mut lexicon, &mut nodes, 64, &mut fuel);
+        let done = compiler.run(&mut lexicon, &mut nodes, 64, 0, &mut fuel);
         if let Some(root) = done.unwrap()? {
             return Ok(Compiled {
                 lexicon,
