@@ -8,9 +8,12 @@ const MAX_WARNINGS: usize = 16;
 /// Longest value of the header in bytes, without what is said of warnings left out.
 const MAX_HEADER_BYTES: usize = 2048;
 
-/// Warnings about one request, at most 16.
+/// Warnings about one request, at most 16, and how many were left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Warnings(Vec<Warning>);
+pub struct Warnings {
+    named: Vec<Warning>,
+    num_more: usize,
+}
 
 /// A part of a request that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,36 +25,46 @@ struct Warning {
 impl Warnings {
     /// Adds one, unless there are enough. `message` is what follows the field's name.
     pub(super) fn push(&mut self, field: &str, message: &str) {
-        if self.0.len() < MAX_WARNINGS {
-            self.0.push(Warning {
-                field: cut_short(field),
-                message: cut_short(message),
-            });
+        if self.named.len() >= MAX_WARNINGS {
+            self.num_more += 1;
+            return;
         }
+        self.named.push(Warning {
+            field: cut_short(field),
+            message: cut_short(message),
+        });
+    }
+
+    /// Counts some that aren't named.
+    pub(super) fn leave_out(&mut self, num_more: usize) {
+        self.num_more += num_more;
     }
 
     /// Adds others.
     pub(super) fn extend(&mut self, others: Self) {
-        let left = MAX_WARNINGS.saturating_sub(self.0.len());
-        self.0.extend(others.0.into_iter().take(left));
+        let left = MAX_WARNINGS.saturating_sub(self.named.len());
+        self.num_more += others.num_more + others.named.len().saturating_sub(left);
+        self.named.extend(others.named.into_iter().take(left));
     }
 
     /// Gives fields other names.
     pub(super) fn rename(&mut self, name: impl Fn(&str) -> String) {
-        for warning in &mut self.0 {
+        for warning in &mut self.named {
             warning.field = name(&warning.field);
         }
     }
 
-    /// The warnings as sentences, each beginning with its field.
+    /// The warnings as sentences, each beginning with its field; the last says how many were left out, if any.
     pub fn texts(&self) -> Vec<String> {
-        let texts = self.0.iter();
-        texts.map(|w| format!("{}{}", w.field, w.message)).collect()
+        let named = self.named.iter();
+        let named = named.map(|w| format!("{}{}", w.field, w.message));
+        let more = (self.num_more > 0).then(|| format!("and {} more", self.num_more));
+        named.chain(more).collect()
     }
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.named.is_empty()
     }
 
     /// A header's value: the warnings in printable ASCII, with escapes for everything else, `; ` between
@@ -66,8 +79,8 @@ impl Warnings {
                     other => other.escape_unicode().collect(),
                 })
                 .collect();
-            if value.len() + escaped.len() > MAX_HEADER_BYTES {
-                let left = self.0.len() - i;
+            if value.len() + escaped.len() > MAX_HEADER_BYTES && i < self.named.len() {
+                let left = self.named.len() - i + self.num_more;
                 let between = if i == 0 { "" } else { "; " };
                 value += &format!("{between}and {left} more");
                 break;
@@ -96,11 +109,13 @@ mod tests {
         for _ in 0..100 {
             warnings.push(&"x".repeat(1 << 20), "");
         }
-        assert_eq!(warnings.texts().len(), MAX_WARNINGS);
+        let texts = warnings.texts();
+        assert_eq!(texts.len(), MAX_WARNINGS + 1);
+        assert_eq!(texts.last().unwrap(), "and 86 more");
         let header = warnings.to_header();
         assert!(header.len() < MAX_HEADER_BYTES + 20, "{}", header.len());
         let shown = header.matches("xxx...").count();
-        let left = format!("; and {} more", MAX_WARNINGS - 2 - shown);
+        let left = format!("; and {} more", 102 - 2 - shown);
         assert!(header.ends_with(&left), "{header}");
     }
 }

@@ -3,49 +3,27 @@
 use serde_json::Value;
 
 use crate::openai::warnings::Warnings;
-use crate::structured_outputs::schema_warnings;
+use crate::structured_outputs::{schema_warnings, visit_lark_schemas, visit_tag_schemas};
 
 /// A longer text is not looked at: its values would take memory that nobody counted.
 const MAX_WARNED_TEXT: usize = 256 << 10;
 
-/// Keys of structural tags whose values are schemas; the second is of the older form.
-const SCHEMA_KEYS: [&str; 2] = ["json_schema", "schema"];
-/// What stands before a schema in a Lark grammar.
-const LARK_SCHEMA: &str = "%json";
-
 /// Warns of a schema's keywords that have no effect.
 pub(in crate::openai) fn warn_of_schema(warnings: &mut Warnings, field: &str, schema: &Value) {
     let parsed = parse_text(schema);
-    for warning in schema_warnings(parsed.as_ref().unwrap_or(schema)) {
+    let (found, num_more) = schema_warnings(parsed.as_ref().unwrap_or(schema));
+    for warning in found {
         warnings.push(field, &format!(", {warning}"));
     }
+    warnings.leave_out(num_more);
 }
 
 /// Warns of the schemas in a structural tag.
 pub(super) fn warn_of_tag(warnings: &mut Warnings, field: &str, tag: &Value) {
     let parsed = parse_text(tag);
-    warn_below(warnings, field, parsed.as_ref().unwrap_or(tag));
-}
-
-/// As deep as the JSON, which its reader bounds.
-fn warn_below(warnings: &mut Warnings, field: &str, value: &Value) {
-    match value {
-        Value::Object(members) => {
-            for (key, value) in members {
-                let field = format!("{field}.{key}");
-                match SCHEMA_KEYS.contains(&key.as_str()) {
-                    true => warn_of_schema(warnings, &field, value),
-                    false => warn_below(warnings, &field, value),
-                }
-            }
-        }
-        Value::Array(elements) => {
-            for (i, value) in elements.iter().enumerate() {
-                warn_below(warnings, &format!("{field}[{i}]"), value);
-            }
-        }
-        _ => {}
-    }
+    visit_tag_schemas(parsed.as_ref().unwrap_or(tag), &mut |place, schema| {
+        warn_of_schema(warnings, &format!("{field}{place}"), schema);
+    });
 }
 
 /// Warns of the schemas in a Lark grammar.
@@ -56,14 +34,9 @@ pub(super) fn warn_of_grammar(warnings: &mut Warnings, field: &str, grammar: &Va
     else {
         return;
     };
-    for (at, _) in text.match_indices(LARK_SCHEMA) {
-        let rest = &text[at + LARK_SCHEMA.len()..];
-        let mut values = serde_json::Deserializer::from_str(rest).into_iter();
-        if let Some(Ok(schema @ Value::Object(_))) = values.next() {
-            let line = text[..at].matches('\n').count() + 1;
-            warn_of_schema(warnings, &format!("{field}, line {line}"), &schema);
-        }
-    }
+    visit_lark_schemas(text, &mut |line, schema| {
+        warn_of_schema(warnings, &format!("{field}, line {line}"), schema);
+    });
 }
 
 /// JSON that comes as a text.

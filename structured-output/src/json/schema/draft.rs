@@ -38,6 +38,21 @@ impl Draft {
         crate::json::named(name, &Self::NAMES)
     }
 
+    /// The draft that a schema's `$schema` names, if it is one of these.
+    pub fn of_schema_uri(uri: &str) -> Option<Self> {
+        Self::of_meta_schema(uri.strip_suffix('#').unwrap_or(uri))
+    }
+
+    /// Whether a keyword means something in this draft. What no draft has is not asked for.
+    pub fn knows(self, keyword: &str) -> bool {
+        Dialect::of(self).knows(keyword)
+    }
+
+    /// Whether assertions beside `$ref` are ignored.
+    pub fn ref_hides_siblings(self) -> bool {
+        Dialect::of(self).ref_hides_siblings()
+    }
+
     /// The draft whose meta-schema has this URI, without an empty fragment.
     pub(super) fn of_meta_schema(uri: &str) -> Option<Self> {
         let rest = uri

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use engine_frontend::{KeywordEffect, SchemaWarning, schema_warnings, visit_keywords};
+use engine_frontend::{
+    KeywordEffect, schema_warnings, visit_keywords, visit_lark_schemas, visit_tag_schemas,
+};
 use serde_json::Value;
 
 use crate::constraint::Kind;
@@ -13,29 +15,51 @@ use crate::constraint::Kind;
 pub(super) struct Keywords {
     enforced: BTreeMap<String, usize>,
     annotations: BTreeMap<String, usize>,
-    warnings: Vec<SchemaWarning>,
+    warnings: Vec<String>,
+    /// Places of keywords without effect that no warning names.
+    num_more: usize,
 }
 
 impl Keywords {
-    /// Counts them; `None` where the text is no schema.
+    /// Counts them; `None` where the text has no schema.
     pub(super) fn of(kind: Kind, text: &str) -> Option<Self> {
-        if kind != Kind::Json {
-            return None;
+        let mut keywords = Self::default();
+        let mut has_schema = false;
+        match kind {
+            Kind::Json => {
+                keywords.add("", &serde_json::from_str(text).ok()?);
+                has_schema = true;
+            }
+            Kind::StructuralTag => {
+                let tag = serde_json::from_str(text).ok()?;
+                visit_tag_schemas(&tag, &mut |place, schema| {
+                    keywords.add(&format!("{}, ", place.trim_start_matches('.')), schema);
+                    has_schema = true;
+                });
+            }
+            Kind::Grammar => visit_lark_schemas(text, &mut |line, schema| {
+                keywords.add(&format!("line {line}, "), schema);
+                has_schema = true;
+            }),
+            Kind::Regex | Kind::Choice => {}
         }
-        let schema: Value = serde_json::from_str(text).ok()?;
-        let mut keywords = Self {
-            warnings: schema_warnings(&schema),
-            ..Self::default()
-        };
-        visit_keywords(&schema, &mut |_, keyword, value| {
-            let counts = match KeywordEffect::of(keyword, value) {
-                KeywordEffect::Enforced => &mut keywords.enforced,
-                KeywordEffect::Annotation => &mut keywords.annotations,
+        has_schema.then_some(keywords)
+    }
+
+    fn add(&mut self, place: &str, schema: &Value) {
+        let (warnings, num_more) = schema_warnings(schema);
+        let warnings = warnings.iter();
+        self.warnings
+            .extend(warnings.map(|warning| format!("{place}{warning}")));
+        self.num_more += num_more;
+        visit_keywords(schema, &mut |place, keyword, value| {
+            let counts = match place.effect(keyword, value) {
+                KeywordEffect::Enforced => &mut self.enforced,
+                KeywordEffect::Annotation => &mut self.annotations,
                 KeywordEffect::Structure | KeywordEffect::None => return,
             };
             *counts.entry(keyword.to_owned()).or_default() += 1;
         });
-        Some(keywords)
     }
 
     /// True if some keyword has no effect though its writer may expect one.
@@ -55,6 +79,9 @@ impl fmt::Display for Keywords {
         };
         for warning in &self.warnings {
             writeln!(f, "warning   {warning}")?;
+        }
+        if self.num_more > 0 {
+            writeln!(f, "warning   and {} more", self.num_more)?;
         }
         if !self.enforced.is_empty() {
             writeln!(f, "keywords  {}", list(&self.enforced))?;
@@ -95,6 +122,24 @@ mod tests {
              notes     description, title, x-own (annotations)\n"
         );
         assert!(Keywords::of(Kind::Regex, "a").is_none());
+        let tag = r#"{"type": "structural_tag", "format": {"type": "json_schema",
+            "json_schema": {"type": "object", "requierd": ["a"]}}}"#;
+        let keywords = Keywords::of(Kind::StructuralTag, tag).unwrap();
+        assert!(
+            keywords.to_string().starts_with(
+                "warning   format.json_schema, at `#/requierd`: requierd has no effect; did you mean"
+            ),
+            "{keywords}"
+        );
+        let lark = "start: a\na: %json {\"type\": \"string\", \"nullable\": true}\n";
+        let keywords = Keywords::of(Kind::Grammar, lark).unwrap();
+        assert!(
+            keywords
+                .to_string()
+                .starts_with("warning   line 2, at `#/nullable`: nullable has no effect"),
+            "{keywords}"
+        );
+        assert!(Keywords::of(Kind::Grammar, "root ::= \"a\"").is_none());
         assert!(!Keywords::of(Kind::Json, "{}").unwrap().has_warnings());
     }
 
