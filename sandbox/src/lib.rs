@@ -55,6 +55,8 @@ pub enum SystemCalls {
     Programs,
     /// Sockets that are not local.
     Network,
+    /// Any socket, and connections of those that there are.
+    Sockets,
     /// Whatever changes a file system, but for the removal of a file.
     FileChanges,
     /// Removal of files.

@@ -65,6 +65,7 @@ fn install_all(groups: &[SystemCalls]) -> Result<(), Problem> {
                 let others = (SeccompCmpOp::Ne, libc::AF_UNIX as u64);
                 when(&mut forbidden, libc::SYS_socket, 0, others)?;
             }
+            SystemCalls::Sockets => all(&mut forbidden, &[libc::SYS_socket, libc::SYS_connect]),
             SystemCalls::FileChanges => {
                 all(&mut forbidden, FILE_CHANGES);
                 all(&mut unknown, &[libc::SYS_openat2]);
@@ -225,6 +226,9 @@ const NEVER_USED: &[libc::c_long] = &[
     libc::SYS_kcmp,
     libc::SYS_pidfd_getfd,
     libc::SYS_process_madvise,
+    libc::SYS_shmget,
+    libc::SYS_msgget,
+    libc::SYS_semget,
     // Mounts and namespaces.
     libc::SYS_mount,
     libc::SYS_umount2,
@@ -299,6 +303,11 @@ const FILE_REMOVAL: &[libc::c_long] = &[
     libc::SYS_rmdir,
 ];
 
+const FCHMODAT2: libc::c_long = 452;
+const SETXATTRAT: libc::c_long = 463;
+const REMOVEXATTRAT: libc::c_long = 466;
+const FILE_SETATTR: libc::c_long = 469;
+
 const FILE_CHANGES: &[libc::c_long] = &[
     libc::SYS_truncate,
     libc::SYS_mkdirat,
@@ -319,6 +328,17 @@ const FILE_CHANGES: &[libc::c_long] = &[
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
     libc::SYS_fallocate,
+    // Newer ones have the same number on all machines, which not every C library's headers have.
+    FCHMODAT2,
+    SETXATTRAT,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_creat,
     #[cfg(target_arch = "x86_64")]

@@ -14,6 +14,9 @@ use crate::json_limits;
 use crate::token_bytes::{Decoding, Spelling, TokenizerJson};
 use crate::word_ends::WordEnds;
 
+/// Longest token of a vocabulary in bytes: its index takes a hundred bytes and more for each of them.
+const MAX_TOKEN_BYTES: usize = 1 << 16;
+
 /// A tokenizer: text to token ids and back, what each token writes, which tokens are special,
 /// and the chat template and sampling defaults that stand beside it.
 ///
@@ -307,6 +310,13 @@ fn token_table(
     let mut bytes = Vec::new();
     let mut ends = Vec::with_capacity(max_id + 1);
     for (id, token, is_added) in tokens {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(TokenizerError::Unsupported {
+                field: "model.vocab",
+                value: format!("a token of {} bytes", token.len()),
+                supported: "tokens of at most 65,536 bytes",
+            });
+        }
         ends.resize(id as usize, bytes.len());
         if is_added {
             spelling.append_added_token(token, &mut bytes);

@@ -52,8 +52,12 @@ impl Confine {
         let calls: &[_] = match self {
             Self::No => return,
             _ if cfg!(feature = "cuda") => return,
-            Self::Connected => &[SystemCalls::FileChanges, SystemCalls::FileRemoval],
-            Self::Listening(_) => &[SystemCalls::FileChanges],
+            Self::Connected => &[
+                SystemCalls::Sockets,
+                SystemCalls::FileChanges,
+                SystemCalls::FileRemoval,
+            ],
+            Self::Listening(_) => &[SystemCalls::Sockets, SystemCalls::FileChanges],
         };
         let calls = deny_system_calls(calls);
         if !calls.is_full() {

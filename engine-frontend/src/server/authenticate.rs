@@ -96,7 +96,8 @@ pub(super) fn key(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(BEARER).then_some(key)
 }
 
-/// Counts `num_more` answers to a request for its key. They are refused together.
+/// Counts `num_more` answers to a request for its key. All of its answers are refused together, and then none
+/// counts.
 pub(super) fn count_answers(
     app: &AppState,
     record: &RequestRecord,
@@ -110,7 +111,8 @@ pub(super) fn count_answers(
         }
         Err(refusal) => {
             app.metrics.record_rejection(refusal.limit);
-            let num_answers = record.num_answers.load(Ordering::Relaxed);
+            let num_answers = record.num_answers.swap(0, Ordering::Relaxed);
+            key.usage.take_back(num_answers);
             Some(too_many(refusal, num_answers.saturating_add(num_more)))
         }
     }

@@ -58,12 +58,21 @@ fn check(args: &ServerArgs, own_names: &[String], headers: &HeaderMap) -> Result
     check_host(args, own_names, headers)
 }
 
-/// Refuses a browser's request by a name that isn't the server's.
+/// True where a page makes a request, rather than a browser's user or another program.
+pub(super) fn is_of_page(headers: &HeaderMap) -> bool {
+    let site = headers.get(SEC_FETCH_SITE);
+    headers.contains_key(ORIGIN) || site.is_some_and(|site| site != "none")
+}
+
+/// Refuses a browser's request by a name that isn't the server's, and a name that comes twice (RFC 9112, 3.2).
 pub(super) fn check_host(
     args: &ServerArgs,
     own_names: &[String],
     headers: &HeaderMap,
 ) -> Result<(), ApiError> {
+    if headers.get_all(HOST).iter().nth(1).is_some() {
+        return Err(ApiError::bad_request("the header Host must come once"));
+    }
     let Some(host) = headers.get(HOST).filter(|_| is_of_browser(headers)) else {
         return Ok(());
     };
@@ -146,7 +155,10 @@ mod tests {
                 let name: HeaderName = name.parse().unwrap();
                 (name, value.parse().unwrap())
             })
-            .collect();
+            .fold(HeaderMap::new(), |mut headers, (name, value)| {
+                headers.append(name, value);
+                headers
+            });
         let own_names = ["gpu1".to_owned(), "gpu1.local".to_owned()];
         check(&args, &own_names, &headers).map_or_else(|error| error.0.error.code, |()| 200)
     }
@@ -205,6 +217,24 @@ mod tests {
             status(&["--allowed-hosts", "[\"*\"]"], &[public, agent]),
             200
         );
+    }
+
+    #[test]
+    fn a_host_comes_once_and_a_page_is_told_from_its_reader() {
+        let twice = [("host", "localhost"), ("host", "evil.example")];
+        assert_eq!(status(&[], &twice), 400);
+        let is_page = |name: HeaderName, value: &'static str| {
+            is_of_page(&HeaderMap::from_iter([(
+                name,
+                HeaderValue::from_static(value),
+            )]))
+        };
+        assert!(is_page(ORIGIN, "null"));
+        assert!(is_page(SEC_FETCH_SITE, "cross-site"));
+        assert!(is_page(SEC_FETCH_SITE, "same-site"));
+        // Typed into the browser's bar; another program.
+        assert!(!is_page(SEC_FETCH_SITE, "none"));
+        assert!(!is_page(USER_AGENT, "curl/8.5.0"));
     }
 
     #[test]

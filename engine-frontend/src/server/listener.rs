@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fs::Permissions;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use protocol::transport::bind_unix_listener;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -62,6 +62,31 @@ enum Socket {
         UnixListener,
         #[allow(dead_code, reason = "kept to be dropped")] UnixPath,
     ),
+}
+
+/// Connections that may wait to be accepted; as many as the system allows, if these are fewer. With a short queue
+/// a crowd that comes at once makes others come again after a second.
+const BACKLOG: u32 = 4096;
+
+/// Listens at the first of a name's addresses that can be had.
+async fn bind_tcp(host: &str, port: u16) -> io::Result<TcpListener> {
+    let mut last = None;
+    for address in tokio::net::lookup_host((host, port)).await? {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        };
+        let listening = socket.and_then(|socket| {
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            socket.listen(BACKLOG)
+        });
+        match listening {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
 }
 
 /// A path that is removed when dropped.
@@ -109,7 +134,7 @@ impl Listener {
             address: format!("{host}:{port}"),
             error,
         };
-        let socket = TcpListener::bind((host, port)).await.map_err(bind_error)?;
+        let socket = bind_tcp(host, port).await.map_err(bind_error)?;
         let local = socket.local_addr().map_err(bind_error)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         Ok(Self {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::ORIGIN;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,7 +16,7 @@ use tokio::time::timeout;
 
 use super::api_keys::Scope;
 use super::authenticate::{Need, forbidden, key, need, refuse, unauthorized};
-use super::browser::check_host;
+use super::browser::{check_host, is_of_page};
 use super::client::serve_from;
 use super::error::{ApiError, json as json_response};
 use super::request_record::RequestRecord;
@@ -52,8 +51,9 @@ pub(super) async fn guard(
 ) -> Response {
     // Clients without a key can't use up what a scraper needs.
     serve_from(&mut request, &guard.app.clients);
-    if request.headers().contains_key(ORIGIN) {
-        let message = "the management port is for no web page: the header Origin must be absent";
+    if is_of_page(request.headers()) {
+        let message = "the management port is for no web page: the header Origin must be absent, and \
+                       Sec-Fetch-Site none";
         let error = ApiError::new(StatusCode::FORBIDDEN, message);
         return refuse(&request, error.into_response());
     }

@@ -80,6 +80,13 @@ impl KeyUsage {
         Ok(())
     }
 
+    /// Takes back answers that were counted and are refused after all.
+    pub(super) fn take_back(&self, num_answers: u32) {
+        let mut taken = self.taken();
+        taken.in_flight = taken.in_flight.saturating_sub(num_answers);
+        taken.requests.spent = (taken.requests.spent - f64::from(num_answers)).max(0.0);
+    }
+
     /// Counts the end of a request with as many answers that took `tokens`, prompt and answers together.
     pub(super) fn end(&self, limits: &KeyLimits, num_answers: u32, tokens: u64, now: Instant) {
         let mut taken = self.taken();

@@ -9,16 +9,16 @@ mod backend;
 mod check;
 mod check_thread;
 mod known_constraints;
-mod reasoning;
 mod nested_schemas;
+mod reasoning;
 mod schema_keywords;
 
 pub use args::{ReasoningParser, StructuredOutputsArgs};
 pub use backend::BackendOptions;
 pub(crate) use check::{ConstraintChecker, WHITESPACE_PATTERN, without_hint};
 pub(crate) use check_thread::CheckThread;
-pub use reasoning::{Reasoning, ThinkingMarkers};
 pub use nested_schemas::{visit_lark_schemas, visit_tag_schemas};
+pub use reasoning::{Reasoning, ThinkingMarkers};
 pub use schema_keywords::{
     FORMATS, KeywordEffect, KeywordPlace, SchemaWarning, schema_warnings, visit_keywords,
 };

@@ -147,7 +147,10 @@ const MAX_WARNINGS: usize = 16;
 
 /// Keywords that say something of values of one type alone.
 const OF_TYPES: [(&[&str], &[&str]); 4] = [
-    (&["string"], &["format", "maxLength", "minLength", "pattern"]),
+    (
+        &["string"],
+        &["format", "maxLength", "minLength", "pattern"],
+    ),
     (
         &["number", "integer"],
         &[
@@ -497,7 +500,10 @@ mod tests {
             "at `#/const`: const has no effect; draft 4 doesn't have it: write enum, a list of one value"
         );
         assert_eq!(
-            of("7", json!({"prefixItems": [{"const": 1}], "unevaluatedProperties": false})),
+            of(
+                "7",
+                json!({"prefixItems": [{"const": 1}], "unevaluatedProperties": false})
+            ),
             "at `#/prefixItems`: prefixItems has no effect; draft 7 doesn't have it: write items, a list | \
              at `#/unevaluatedProperties`: unevaluatedProperties has no effect; draft 7 doesn't have it"
         );
@@ -512,7 +518,9 @@ mod tests {
         // A schema within one says what it is itself.
         let within = json!({"properties": {"a": {"$schema": "http://json-schema.org/draft-04/schema#",
             "const": 1}, "b": {"const": 2}}});
-        assert!(warned(within).starts_with("at `#/properties/a/const`: const has no effect; draft 4"));
+        assert!(
+            warned(within).starts_with("at `#/properties/a/const`: const has no effect; draft 4")
+        );
     }
 
     #[test]
@@ -526,13 +534,25 @@ mod tests {
                 json!({"prefixItems": [{}], "additionalItems": false}),
                 "beside prefixItems it is called items",
             ),
-            (json!({"items": {}, "additionalItems": false}), "items is no list"),
-            (json!({"type": "integer", "minLength": 1}), "type allows no string"),
-            (json!({"type": ["null", "array"], "required": []}), "type allows no object"),
+            (
+                json!({"items": {}, "additionalItems": false}),
+                "items is no list",
+            ),
+            (
+                json!({"type": "integer", "minLength": 1}),
+                "type allows no string",
+            ),
+            (
+                json!({"type": ["null", "array"], "required": []}),
+                "type allows no object",
+            ),
         ] {
             let warnings = warnings(schema);
             assert_eq!(warnings.len(), 1, "{warnings:?}");
-            assert!(warnings[0].ends_with(&format!("has no effect; {warned}")), "{warnings:?}");
+            assert!(
+                warnings[0].ends_with(&format!("has no effect; {warned}")),
+                "{warnings:?}"
+            );
         }
         for schema in [
             json!({"if": {}, "then": {}}),
@@ -553,6 +573,10 @@ mod tests {
         }
         let (warnings, num_more) = schema_warnings(&schema);
         assert_eq!((warnings.len(), num_more), (MAX_WARNINGS, 84));
-        assert!(warnings.iter().all(|warning| warning.to_string().len() < 600));
+        assert!(
+            warnings
+                .iter()
+                .all(|warning| warning.to_string().len() < 600)
+        );
     }
 }

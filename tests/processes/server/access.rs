@@ -543,6 +543,11 @@ fn each_answer_counts_for_the_limits_of_its_key() {
         limit,
         "100 answers",
     );
+    // It counts for nothing, its first answer neither.
+    for _ in 0..5 {
+        let answer = post(ALICE, completions, &prompts(json!("a"), 1));
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
 }
 
 /// Requests that wait in the core, as the key `two` sees them.
