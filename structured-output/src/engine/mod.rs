@@ -16,7 +16,6 @@ mod ready;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -34,11 +33,6 @@ use ready::{Answers, ReadyAnswers};
 /// How long a call that may not wait long tries to get the automaton: some holds of a thread that runs. One
 /// that lost its processor while it holds the automaton may keep it for any time.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
-
-/// How long a thread works before it offers its processor to others. On a processor that others use all the time,
-/// each offer costs it some milliseconds: one after every slice, of which many are short, made compilations a hundred
-/// times longer.
-const BETWEEN_PASSES: Duration = Duration::from_millis(1);
 
 /// How long it sleeps between two tries.
 const BETWEEN_TRIES: Duration = Duration::from_micros(50);
@@ -233,20 +227,11 @@ impl Engine {
         automaton
     }
 
-    /// Lets another thread of this processor go first after each millisecond of work, and waits while a matcher
-    /// waits for the automaton. A lock that is given up and taken again at once mostly goes to the same thread;
-    /// without this, a matcher could wait for much of its work.
+    /// Lets another thread of this processor go first, and sleeps while a matcher waits for the automaton. A
+    /// lock that is given up and taken again at once mostly goes to the same thread; without this, a matcher
+    /// could wait for much of its work.
     pub(crate) fn let_others_pass(&self) {
-        thread_local! {
-            static PASSED: Cell<Option<Instant>> = const { Cell::new(None) };
-        }
-        let since = PASSED
-            .get()
-            .map_or(BETWEEN_PASSES, |passed| passed.elapsed());
-        if since >= BETWEEN_PASSES {
-            std::thread::yield_now();
-            PASSED.set(Some(Instant::now()));
-        }
+        std::thread::yield_now();
         while self.num_waiting.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
