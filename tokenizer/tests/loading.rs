@@ -156,6 +156,19 @@ fn settings_of_a_training_run_are_ignored() {
 }
 
 #[test]
+fn a_token_has_at_most_64_kib() {
+    let mut json = llama2_style();
+    json["model"]["vocab"]["a".repeat(1 << 16)] = json!(268);
+    assert!(load(&json).is_ok());
+    json["model"]["vocab"]["b".repeat((1 << 16) + 1)] = json!(269);
+    let error = load(&json).unwrap_err().to_string();
+    assert!(
+        error.contains("model.vocab") && error.contains("a token of 65537 bytes"),
+        "{error}"
+    );
+}
+
+#[test]
 fn ids_without_a_token_write_nothing() {
     let mut json = llama2_style();
     json["model"]["vocab"]["far"] = json!(400);
