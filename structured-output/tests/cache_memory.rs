@@ -2,12 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use structured_output::{
-    CancelFlag, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, MatcherError,
+    CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, MatcherError,
     PropertyOrder, TokenizerInfo,
 };
 
@@ -172,60 +171,6 @@ fn generations_in_use_keep_to_the_budget_together() {
         most as f64 <= cache_bytes as f64 * TOLERANCE,
         "{most} bytes"
     );
-}
-
-/// The same where each goes on in memory apart, as one that takes long does, and the last of them stay in use.
-#[test]
-fn memory_apart_is_part_of_the_budget() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let cache_bytes = 8 << 20;
-    let options = CompilerOptions {
-        cache_bytes,
-        max_shared_steps: Some(20_000),
-        ..CompilerOptions::default()
-    };
-    let compiler = GrammarCompiler::new(info(), options);
-    compiler.prepare();
-    let before = HELD.load(Ordering::Relaxed);
-    let mut most = 0;
-    let mut in_use = VecDeque::new();
-    for n in 0..600 {
-        let options = JsonSchemaOptions::default();
-        let grammar = compiler.compile_json_schema(&schema(n), &options).unwrap();
-        let mut matcher = GrammarMatcher::new(&grammar);
-        drop(grammar);
-        // Both memories are used.
-        for is_apart in [false, true] {
-            if is_apart {
-                compiler
-                    .move_apart(&mut matcher, &CancelFlag::new())
-                    .unwrap();
-            }
-            for step in 0..48 {
-                let Ok(mask) = matcher.next_token_mask() else {
-                    break;
-                };
-                let ids = mask.token_ids();
-                if matcher.is_terminated()
-                    || matcher
-                        .accept_token(ids[(n * 31 + step * 17) % ids.len()])
-                        .is_err()
-                {
-                    break;
-                }
-            }
-            matcher.reset();
-        }
-        in_use.push_back(matcher);
-        if in_use.len() > 32 {
-            in_use.pop_front();
-        }
-        most = most.max(HELD.load(Ordering::Relaxed).saturating_sub(before));
-    }
-    println!("{cache_bytes} bytes of budget: at most {most} held");
-    assert!(most <= cache_bytes / 4 * 5, "{most} bytes");
-    // Its parts are used beside each other.
-    assert!(most > cache_bytes / 2, "{most} bytes");
 }
 
 /// The budget is looked at as values are read, not once they all are: a list of them is one piece of work.

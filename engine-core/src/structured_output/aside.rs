@@ -84,7 +84,7 @@ impl StructuredOutputRequest {
         self.grammar.set_allowance(steps);
     }
 
-    /// The same where it waits for others at work for as long as it takes.
+    /// The same where it waits for others at work in memory apart.
     pub(super) fn set_patient_allowance(&mut self, steps: u64) {
         self.grammar.set_patient_allowance(steps);
     }

@@ -180,7 +180,7 @@ pub trait StructuredOutputGrammar: Send {
     /// as many as the limit of its grammar, and waits for others where it has to.
     fn set_allowance(&mut self, steps: Option<u64>);
 
-    /// The same for a thread that works in turns and that nobody waits for: calls wait for others.
+    /// The same in memory apart, for a thread that works there in turns: calls wait for others there.
     fn set_patient_allowance(&mut self, steps: u64);
 
     /// Lets others go first that wait for the memory it shares with them.

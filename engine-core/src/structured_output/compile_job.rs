@@ -337,11 +337,7 @@ impl<'a> Compiler<'a> {
             }
             (_, Some(left)) => {
                 let granted = left.min(SHARED_STEPS);
-                // Who works in memory apart may hold it for long.
-                match request.is_apart() {
-                    true => request.set_allowance(Some(granted)),
-                    false => request.set_patient_allowance(granted),
-                }
+                request.set_allowance(Some(granted));
                 granted
             }
         };

@@ -222,7 +222,7 @@ struct CompileThread {
 
 impl CompileThread {
     fn run(&self) {
-        if let Err(error) = lower_priority() {
+        if let Err(error) = lower_priority(self.duty) {
             tracing::warn!(%error, "a grammar thread runs at the priority of all others");
         }
         while let Some(job) = self.lanes.next_job(self.duty) {

@@ -5,6 +5,7 @@ use crossbeam_channel::{Sender, unbounded};
 
 use super::priority::lower_priority;
 use super::request::StructuredOutputRequest;
+use super::turn::Duty;
 
 /// A thread that drops what it is sent. It ends with the last of these.
 #[derive(Clone)]
@@ -20,7 +21,7 @@ impl GrammarBin {
         std::thread::Builder::new()
             .name("grammar-bin".to_owned())
             .spawn(move || {
-                if let Err(error) = lower_priority() {
+                if let Err(error) = lower_priority(Duty::Answer) {
                     tracing::warn!(%error, "grammars end at the priority of all others");
                 }
                 discarded.into_iter().for_each(drop);

@@ -1,26 +1,37 @@
-//! The priority of the compile threads.
+//! The priorities of the compile threads.
 
-/// How much nicer than the model's threads, which have that of the process: beside one of these on its core a
-/// compile thread gets an eighth.
-#[cfg(target_os = "linux")]
-const NICENESS: libc::c_int = 8;
+use super::turn::Duty;
 
-/// Puts the calling thread behind the process's others.
-///
-/// All compile threads have the same priority, as each waits for what another one holds: the memory that
-/// requests share. None has a policy under which a busy machine leaves it no processor at all (`SCHED_IDLE`):
-/// it would keep what it holds, and a program that only spins, of anybody's, would stop every request with a
-/// grammar for as long as it runs. Nor can such a thread be lifted while it holds something: leaving that policy
-/// takes a privilege.
-///
-/// A nice thread that is at work gives way to one that wakes on its core only after some milliseconds, and all
-/// compute threads of a forward pass wait for the last: so it offers its processor after each slice of work, of
-/// about a millisecond (`GrammarMatcher::let_others_pass`).
+/// How much nicer than the model's threads, which have that of the process, those are that find answers.
 #[cfg(target_os = "linux")]
-pub(super) fn lower_priority() -> std::io::Result<()> {
-    // SAFETY: takes two integers, touches no memory of ours.
-    let of_process = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    let nice = (of_process + NICENESS).min(19);
+const ANSWER_NICENESS: libc::c_int = 5;
+
+/// Puts the calling thread behind others of the machine, as far as its duty lets it wait.
+///
+/// What running requests wait for gets less than they do, but soon. All else runs where a core is idle:
+/// such a thread (`SCHED_IDLE`) gives way in the moment in which another wakes on its core. A nice one
+/// doesn't: it keeps the core for the rest of its turn, some milliseconds, and since all compute threads of
+/// a forward pass wait for the last, that made steps a half longer whatever the niceness. Whoever works in
+/// memory that requests share may so hold it while all cores compute; a step that needs it then waits, which
+/// makes cores idle.
+#[cfg(target_os = "linux")]
+pub(super) fn lower_priority(duty: Duty) -> std::io::Result<()> {
+    let nice = match duty {
+        Duty::Answer => {
+            // SAFETY: takes two integers, touches no memory of ours.
+            let of_process = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+            (of_process + ANSWER_NICENESS).min(19)
+        }
+        Duty::Begin | Duty::Compile | Duty::Apart => {
+            let parameters = libc::sched_param { sched_priority: 0 };
+            // SAFETY: reads the parameters, which are valid; 0 is the calling thread.
+            match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } {
+                0 => return Ok(()),
+                // Where the policy is not to be had, the least priority of the usual one.
+                _ => 19,
+            }
+        }
+    };
     // SAFETY: takes three integers, touches no memory of ours. On Linux, who 0 is the calling thread.
     match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } {
         0 => Ok(()),
@@ -30,7 +41,7 @@ pub(super) fn lower_priority() -> std::io::Result<()> {
 
 /// Other systems have no priority of single threads that suits.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn lower_priority() -> std::io::Result<()> {
+pub(super) fn lower_priority(_duty: Duty) -> std::io::Result<()> {
     Ok(())
 }
 
@@ -50,22 +61,25 @@ mod tests {
     }
 
     #[test]
-    fn a_compile_thread_comes_after_others_but_always_gets_a_part() {
+    fn a_compile_thread_yields_to_all_others() {
         let before = priority();
-        let lowered_from = |process_niceness| {
+        let of_duty = |duty, process_niceness| {
             let lowered = std::thread::spawn(move || {
                 // SAFETY: takes three integers, touches no memory of ours.
                 let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, process_niceness) };
                 assert_eq!(set, 0);
-                lower_priority().unwrap();
+                lower_priority(duty).unwrap();
                 priority()
             });
             lowered.join().unwrap()
         };
-        // Under the policy of all, whatever the thread is for.
-        let (policy, niceness) = before;
-        assert_eq!(lowered_from(niceness), (policy, (niceness + 8).min(19)));
-        assert_eq!(lowered_from(17), (policy, 19));
+        let niceness = before.1;
+        let of_answer = of_duty(Duty::Answer, niceness);
+        assert_eq!(of_answer, (before.0, (niceness + 5).min(19)));
+        assert_eq!(of_duty(Duty::Answer, 17), (before.0, 19));
+        for duty in [Duty::Begin, Duty::Compile, Duty::Apart] {
+            assert_eq!(of_duty(duty, niceness).0, libc::SCHED_IDLE);
+        }
         // This thread's is as it was.
         assert_eq!(priority(), before);
     }

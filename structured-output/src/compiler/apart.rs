@@ -1,7 +1,7 @@
 //! Memory apart from that which all grammars share: for grammars that take long, so that nobody else
 //! waits for them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::GrammarCompiler;
 use super::cache::{Cache, Outcome, Turn};
@@ -33,7 +33,7 @@ impl Lanes {
 
     /// The generation for another grammar: that with the fewest.
     fn engine(&self, fresh: impl FnOnce() -> Engine) -> Arc<Engine> {
-        let mut engines = self.engines();
+        let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
         let fewest = engines
             .iter()
             .min_by_key(|engine| Arc::strong_count(engine));
@@ -49,64 +49,27 @@ impl Lanes {
 
     /// Closes generations that are full: who is there is to go on elsewhere.
     fn close_full(&self) {
-        let mut engines = self.engines();
-        let full: Vec<_> = engines.extract_if(.., |engine| engine.is_full()).collect();
-        drop(engines);
-        self.close(&full);
-    }
-
-    /// Closes generations that are no longer among them.
-    fn close(&self, gone: &[Arc<Engine>]) {
-        if gone.is_empty() {
-            return;
+        let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
+        let num_before = engines.len();
+        engines.retain(|engine| {
+            let is_full = engine.is_full();
+            if is_full {
+                engine.close_at_once();
+            }
+            !is_full
+        });
+        if engines.len() < num_before {
+            self.cache.clear();
         }
-        self.cache.clear();
-        for engine in gone {
-            engine.close_at_once();
-        }
-    }
-
-    /// Bytes that all of them hold, with what was compiled there. Waits for no work.
-    pub(super) fn held_bytes(&self) -> usize {
-        let of_engines = self
-            .engines()
-            .iter()
-            .map(|engine| engine.held_bytes())
-            .sum::<usize>();
-        of_engines + self.cache.memory_bytes()
-    }
-
-    /// Frees what can be computed again, where nobody is at work.
-    pub(super) fn try_clear_caches(&self) {
-        let engines = self.engines().clone();
-        engines.iter().for_each(|engine| engine.try_clear_caches());
-    }
-
-    /// Closes the largest until all take so many bytes together.
-    pub(super) fn keep_within(&self, max_bytes: usize) {
-        let mut gone = Vec::new();
-        let mut engines = self.engines();
-        engines.sort_by_key(|engine| engine.held_bytes());
-        while engines
-            .iter()
-            .map(|engine| engine.held_bytes())
-            .sum::<usize>()
-            > max_bytes
-        {
-            gone.extend(engines.pop());
-        }
-        drop(engines);
-        self.close(&gone);
-    }
-
-    fn engines(&self) -> MutexGuard<'_, Vec<Arc<Engine>>> {
-        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets all.
     pub(super) fn clear(&self) {
         self.cache.clear();
-        self.engines().clear();
+        self.engines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 }
 
@@ -162,7 +125,6 @@ impl GrammarCompiler {
             .turn(specification, max_steps, true, cancel)
         {
             Turn::Compile(ticket) => {
-                self.make_room();
                 let engine = self.lanes.engine(|| self.fresh_engine());
                 let patience = Patience {
                     max_steps,

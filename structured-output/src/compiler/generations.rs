@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use super::apart::Lanes;
 use crate::engine::Engine;
 
 /// Old generations that stay open for the grammars in use.
@@ -55,35 +54,25 @@ impl Generations {
         }
     }
 
-    /// Bytes that all of them hold. Waits for no work.
-    pub(super) fn held_bytes(&self) -> usize {
-        let old = self.old.iter().filter_map(Weak::upgrade);
-        self.current.held_bytes() + old.map(|generation| generation.held_bytes()).sum::<usize>()
-    }
-
-    /// Lets them and those apart take so many bytes together at most, where nobody is at work. What is used
-    /// least goes first: what those beside the current one can compute again; old ones, the oldest first;
-    /// those apart, as far as they take more than a quarter; and at last what the current one can compute again.
-    pub(super) fn keep_within(&mut self, max_bytes: usize, apart: &Lanes) {
-        let is_within =
-            |this: &Self| this.held_bytes().saturating_add(apart.held_bytes()) <= max_bytes;
-        if is_within(self) {
+    /// Closes old ones, the oldest first, until all take so many bytes together; before that they forget
+    /// what can be computed again.
+    pub(super) fn keep_within(&mut self, max_bytes: usize) {
+        let bytes = |generation: &Weak<Engine>| {
+            let generation = generation.upgrade();
+            generation.map_or(0, |generation| generation.held_bytes())
+        };
+        let all =
+            |this: &Self| this.current.held_bytes() + this.old.iter().map(bytes).sum::<usize>();
+        if self.old.is_empty() || all(self) <= max_bytes {
             return;
         }
         for generation in self.old.iter().filter_map(Weak::upgrade) {
             generation.try_clear_caches();
         }
-        apart.try_clear_caches();
-        while !self.old.is_empty() && !is_within(self) {
+        while !self.old.is_empty() && all(self) > max_bytes {
             if let Some(oldest) = self.old.remove(0).upgrade() {
                 oldest.close_at_once();
             }
-        }
-        if !is_within(self) {
-            apart.keep_within(max_bytes / 4);
-        }
-        if !is_within(self) {
-            self.current.try_clear_caches();
         }
     }
 }

@@ -69,7 +69,7 @@ impl GrammarCompiler {
             cache: Cache::new(Shares::of(options.cache_bytes).grammars),
             index,
             base: OnceLock::new(),
-            lanes: Lanes::new(Shares::of(options.cache_bytes).grammars / 2),
+            lanes: Lanes::new(Shares::of(options.cache_bytes).grammars),
             options,
             num_compilations: AtomicU64::new(0),
             num_own: Arc::default(),
@@ -340,20 +340,9 @@ impl GrammarCompiler {
             past.end();
             generations = self.generations();
         }
-        generations.keep_within(self.max_held_bytes(), &self.lanes);
-        Arc::clone(&generations.current)
-    }
-
-    /// Lets all that grammars share take no more than it may, see [`Generations::keep_within`].
-    fn make_room(&self) {
-        let mut generations = self.generations();
-        generations.keep_within(self.max_held_bytes(), &self.lanes);
-    }
-
-    /// Bytes that generations may take, with what was compiled in those apart.
-    fn max_held_bytes(&self) -> usize {
         let Shares { grammars, .. } = Shares::of(self.options.cache_bytes);
-        self.options.cache_bytes.saturating_sub(grammars)
+        generations.keep_within(self.options.cache_bytes.saturating_sub(grammars));
+        Arc::clone(&generations.current)
     }
 
     fn generations(&self) -> MutexGuard<'_, Generations> {

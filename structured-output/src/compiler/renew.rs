@@ -255,8 +255,17 @@ impl Replay {
     ) -> Result<T, MatcherError> {
         let mut num_attempts = 0;
         loop {
-            let granted = max_steps.map_or(self.left, |max_steps| max_steps.min(self.left));
-            matcher.set_patient_allowance(granted);
+            let granted = match max_steps {
+                Some(max_steps) => {
+                    let granted = max_steps.min(self.left);
+                    matcher.set_allowance(Some(granted));
+                    granted
+                }
+                None => {
+                    matcher.set_patient_allowance(self.left);
+                    self.left
+                }
+            };
             num_attempts += 1;
             let outcome = call(matcher);
             let spent = granted.saturating_sub(matcher.allowance().unwrap_or(0));

@@ -14,14 +14,14 @@ pub(crate) struct Allowance {
     left: AtomicU64,
     /// Steps that each of them may take, beside the engine's own limit.
     max_call_steps: u64,
-    /// Whether they wait for others at work for as long as it takes.
+    /// Whether they wait for others at work in memory apart.
     is_patient: bool,
     /// The bound, if there is one, that a call met.
     beyond: OnceLock<Bound>,
 }
 
 impl Allowance {
-    /// So many, for calls that wait for others for a moment at most; `None` for no limit but that of each call.
+    /// So many, for calls that wait for nobody; `None` for no limit but that of each call.
     pub(crate) fn new(steps: Option<u64>) -> Self {
         Self {
             left: AtomicU64::new(steps.unwrap_or(UNLIMITED)),
@@ -54,7 +54,7 @@ impl Allowance {
         }
     }
 
-    /// Whether calls wait for others at work for as long as it takes.
+    /// Whether calls wait for others at work in memory apart.
     pub(super) fn is_patient(&self) -> bool {
         self.is_patient
     }

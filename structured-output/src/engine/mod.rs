@@ -7,8 +7,7 @@
 //! kept open: the matchers of one that is closed fail, and their grammars have to be compiled anew.
 //!
 //! What a matcher asks is looked up first among the answers that are known ([`ready`]), which no
-//! computing holds up. Only a new answer takes the automaton's lock, for as long as it is made. Who has an
-//! allowance doesn't wait for it for more than a moment: whoever holds it may have lost its processor.
+//! computing holds up. Only a new answer takes the automaton's lock, for as long as it is made.
 
 mod allowance;
 mod opening;
@@ -16,9 +15,8 @@ mod ready;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
 
 use crate::automaton::{Base, Forgotten, GrammarState, TokenAutomaton, TokenStep};
 use crate::compiler::OwnMemory;
@@ -29,13 +27,6 @@ use crate::mask::Mask;
 use crate::options::{CompilerOptions, Limits};
 pub(crate) use allowance::Allowance;
 use ready::{Answers, ReadyAnswers};
-
-/// How long a call that may not wait long tries to get the automaton: some holds of a thread that runs. One
-/// that lost its processor while it holds the automaton may keep it for any time.
-const LONGEST_WAIT: Duration = Duration::from_millis(2);
-
-/// How long it sleeps between two tries.
-const BETWEEN_TRIES: Duration = Duration::from_micros(50);
 
 /// A generation. `Send + Sync`; grammars and matchers hold it by `Arc`.
 pub(crate) struct Engine {
@@ -50,10 +41,6 @@ pub(crate) struct Engine {
     ready: ReadyAnswers,
     /// Matchers that wait for the automaton: compilations let them pass.
     num_waiting: AtomicUsize,
-    /// How often the automaton was taken.
-    num_holds: AtomicU64,
-    /// The hold during which somebody waited in vain: nobody who may not wait long waits for its end again.
-    long_hold: AtomicU64,
     is_closed: AtomicBool,
     /// Where it is apart from the memory that all share.
     apart: Option<Apart>,
@@ -91,12 +78,6 @@ impl Shares {
             states_at_most: cache_bytes / 8 * 3,
             grammars: cache_bytes / 8,
         }
-    }
-
-    /// Those of a generation apart: fewer masks, as few grammars are there.
-    fn apart(self) -> Self {
-        let masks = self.ready;
-        Self { masks, ..self }
     }
 
     /// The least `cache_bytes` with which states that take so many bytes fill no more than half of their
@@ -138,8 +119,6 @@ impl Engine {
             automaton: Mutex::new(automaton),
             ready: ReadyAnswers::new(shares.ready),
             num_waiting: AtomicUsize::new(0),
-            num_holds: AtomicU64::new(0),
-            long_hold: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             apart: None,
             index,
@@ -151,23 +130,13 @@ impl Engine {
     /// The generation of one grammar alone.
     pub(crate) fn owned(self, leave: OwnMemory) -> Self {
         let apart = Some(Apart::Own { _leave: leave });
-        let shares = self.shares.apart();
-        Self {
-            apart,
-            shares,
-            ..self
-        }
+        Self { apart, ..self }
     }
 
     /// A generation of grammars that take long.
     pub(crate) fn lane(self) -> Self {
         let apart = Some(Apart::Lane);
-        let shares = self.shares.apart();
-        Self {
-            apart,
-            shares,
-            ..self
-        }
+        Self { apart, ..self }
     }
 
     /// Whether it belongs to one grammar.
@@ -187,9 +156,9 @@ impl Engine {
     /// The automaton, for as long as the guard lives: keep that short.
     pub(crate) fn lock(&self) -> MutexGuard<'_, TokenAutomaton> {
         // One that a panic has left in the midst of a change is asked nothing more: see `is_closed`.
-        let automaton = self.automaton.lock();
-        self.num_holds.fetch_add(1, Ordering::Relaxed);
-        automaton.unwrap_or_else(PoisonError::into_inner)
+        self.automaton
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same, before a compilation that waits too.
@@ -200,38 +169,9 @@ impl Engine {
         automaton
     }
 
-    /// The automaton for a thread that others wait for: `None` where it isn't free soon. However many ask
-    /// while one thread holds it, only the first of them waits.
-    fn lock_soon(&self) -> Option<MutexGuard<'_, TokenAutomaton>> {
-        if let Some(automaton) = self.try_lock() {
-            return Some(automaton);
-        }
-        let hold = self.num_holds.load(Ordering::Relaxed);
-        if self.long_hold.load(Ordering::Relaxed) == hold {
-            return None;
-        }
-        self.num_waiting.fetch_add(1, Ordering::Relaxed);
-        let since = Instant::now();
-        let automaton = loop {
-            std::thread::sleep(BETWEEN_TRIES);
-            let automaton = self.try_lock();
-            if automaton.is_some() || since.elapsed() >= LONGEST_WAIT {
-                break automaton;
-            }
-        };
-        self.num_waiting.fetch_sub(1, Ordering::Relaxed);
-        if automaton.is_none() {
-            let hold = self.num_holds.load(Ordering::Relaxed);
-            self.long_hold.store(hold, Ordering::Relaxed);
-        }
-        automaton
-    }
-
-    /// Lets another thread of this processor go first, and sleeps while a matcher waits for the automaton. A
-    /// lock that is given up and taken again at once mostly goes to the same thread; without this, a matcher
-    /// could wait for much of its work.
+    /// Sleeps while a matcher waits for the automaton. A lock that is given up and taken again at once
+    /// mostly goes to the same thread; without this, a matcher could wait for much of its work.
     pub(crate) fn let_others_pass(&self) {
-        std::thread::yield_now();
         while self.num_waiting.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
@@ -239,13 +179,11 @@ impl Engine {
 
     /// The automaton, where nobody is at work.
     fn try_lock(&self) -> Option<MutexGuard<'_, TokenAutomaton>> {
-        let automaton = match self.automaton.try_lock() {
-            Ok(automaton) => automaton,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        self.num_holds.fetch_add(1, Ordering::Relaxed);
-        Some(automaton)
+        match self.automaton.try_lock() {
+            Ok(automaton) => Some(automaton),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Does a slice of a compilation, once no matcher waits for the automaton.
@@ -482,14 +420,11 @@ impl Engine {
             .left()
             .map_or(max_steps, |left| left.min(max_steps));
         let mut fuel = Fuel::new(granted);
-        // Where all share, nobody works for long, but may lose its processor meanwhile; apart, work lasts
-        // for as long as it takes.
-        let automaton = match (allowance.is_patient(), self.is_apart()) {
-            (true, _) => Some(self.lock_before_compilations()),
-            (false, false) => self.lock_soon(),
-            (false, true) => self.try_lock(),
+        // Where all share, nobody is at work for long; apart, for as long as it takes.
+        let mut automaton = match self.is_apart() && !allowance.is_patient() {
+            true => self.try_lock().ok_or(MatcherError::AllowanceSpent)?,
+            false => self.lock_before_compilations(),
         };
-        let mut automaton = automaton.ok_or(MatcherError::AllowanceSpent)?;
         self.check_open()?;
         // Noted by whoever had the lock before.
         let before = self.state_bytes();

@@ -90,46 +90,6 @@ fn nobody_who_may_not_waits_for_work_in_memory_apart() {
     assert!(matcher.next_token_mask().is_ok());
 }
 
-/// Waits for ever where a call with an allowance waits for as long as it takes.
-#[test]
-fn nobody_who_may_not_waits_long_for_a_thread_that_lost_its_processor() {
-    let vocab = [b"a".to_vec(), b"b".to_vec(), b"<eos>".to_vec()];
-    let info = TokenizerInfo::new(&vocab, 3, &[2], &[2]).unwrap();
-    let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
-    let grammar = compiler.compile_regex("a{1,3}b|b").unwrap();
-    let engine = grammar.engine();
-    engine.clear_caches();
-    let mut matcher = GrammarMatcher::new(&grammar);
-    let mut patient = matcher.fork();
-    matcher.set_allowance(Some(1_000));
-    let refused = |matcher: &mut GrammarMatcher| {
-        assert_eq!(
-            matcher.next_token_mask().unwrap_err(),
-            MatcherError::AllowanceSpent
-        );
-        assert_eq!(matcher.allowance(), Some(1_000), "nothing was computed");
-    };
-    let stands_still = engine.lock();
-    let hold = engine.num_holds.load(Ordering::Relaxed);
-    refused(&mut matcher);
-    // Others don't wait for the same thread again.
-    assert_eq!(engine.long_hold.load(Ordering::Relaxed), hold);
-    refused(&mut matcher);
-    assert_eq!(engine.num_waiting.load(Ordering::Relaxed), 0);
-    // Who may wait does.
-    patient.set_patient_allowance(1_000);
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| patient.next_token_mask().unwrap().token_ids());
-        while engine.num_waiting.load(Ordering::Relaxed) == 0 {
-            std::thread::yield_now();
-        }
-        drop(stands_still);
-        assert_eq!(waiting.join().unwrap(), [0, 1]);
-    });
-    assert_eq!(matcher.next_token_mask().unwrap().token_ids(), [0, 1]);
-    assert!(matcher.accept_token(0).unwrap());
-}
-
 #[test]
 fn nobody_stays_where_something_panicked() {
     let vocab = [b"a".to_vec(), b"b".to_vec(), b"<eos>".to_vec()];

@@ -9,8 +9,7 @@ use crate::grammar::CompiledGrammar;
 impl GrammarMatcher {
     /// From here on, this matcher's calls may together take so many steps, and beyond them fail with
     /// [`MatcherError::AllowanceSpent`], which changes nothing; so does a call that would have to wait
-    /// for others at work in memory apart, or for more than two milliseconds in the memory that all share (where
-    /// nobody works for longer, but may lose its processor meanwhile). For a thread that others wait for: what is known costs no
+    /// for others at work in memory apart. For a thread that others wait for: what is known costs no
     /// steps, and what is not can be asked again on another thread without a limit (`None`, as it is at
     /// first), after which it is known. Each call has its own limit,
     /// [`Limits::max_mask_steps`](crate::Limits::max_mask_steps), beside this.
@@ -18,7 +17,7 @@ impl GrammarMatcher {
         self.allowance = Allowance::new(steps).with_max_call_steps(self.allowance.max_call_steps());
     }
 
-    /// The same for a thread that works in turns and that nobody waits for: its calls wait for others.
+    /// The same for a thread that works in memory apart in turns: its calls wait for others there.
     pub fn set_patient_allowance(&mut self, steps: u64) {
         self.allowance =
             Allowance::patient(steps).with_max_call_steps(self.allowance.max_call_steps());
