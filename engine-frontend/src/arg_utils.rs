@@ -1,5 +1,6 @@
 //! The engine's command-line flags, shared by every executable that starts an engine.
 
+mod flag_names;
 mod human_readable;
 
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use protocol::{
 };
 use serde::Deserialize;
 
+pub use self::flag_names::with_flag_names;
 pub use self::human_readable::human_readable_int;
 use crate::error::ValidationError;
 use crate::json_problem::json_problem;

@@ -30,7 +30,7 @@ impl ValidationError {
         }
     }
 
-    /// An error about one field; `value` is cut short.
+    /// An error about one field; `value` is cut short. `null` is no value: it is what an absent field has.
     pub fn field(
         parameter: impl Into<String>,
         value: impl fmt::Display,
@@ -39,7 +39,7 @@ impl ValidationError {
         Self {
             message: message.into(),
             parameter: Some(parameter.into()),
-            value: Some(cut_short_display(value)),
+            value: Some(cut_short_display(value)).filter(|value| value != "null"),
         }
     }
 
@@ -66,7 +66,8 @@ impl ValidationError {
 
 impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let says = |part: &str| says(&self.message, part);
+        // A message that says what it got may mean a part of the value.
+        let says = |part: &str| self.message.contains(", got ") || says(&self.message, part);
         if let Some(parameter) = &self.parameter
             && !names(&self.message, parameter)
         {
@@ -187,6 +188,13 @@ mod tests {
         let error = ValidationError::about("tools[0]", "two tools have this name");
         assert_eq!(error.to_string(), "tools[0]: two tools have this name");
         assert_eq!(ValidationError::new("broken").to_string(), "broken");
+        // A part of the value.
+        let error =
+            ValidationError::field("ids", "[1, \"a\"]", "ids: expected a number, got \"a\"");
+        assert_eq!(error.to_string(), "ids: expected a number, got \"a\"");
+        // Nothing was sent.
+        let error = ValidationError::field("kind", serde_json::Value::Null, "kind must be a or b");
+        assert_eq!(error.to_string(), "kind must be a or b");
     }
 
     #[test]

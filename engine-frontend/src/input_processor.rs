@@ -10,11 +10,11 @@ use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsParams};
 use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 
-pub(crate) use generate_request::num_bytes;
 use generate_request::with_max_tokens_field;
 pub use generate_request::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, Prompt, TruncationSide,
 };
+pub(crate) use generate_request::{num_bytes, replace_name};
 pub(crate) use tokenize::{MAX_COUNTED_TOKENS, TextLimit, TokenizedPrompt};
 
 use crate::detokenizer::ThinkingSplit;

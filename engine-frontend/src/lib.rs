@@ -66,7 +66,7 @@ mod unique_json;
 pub use answer_budget::AnswerBudget;
 pub use arg_utils::{
     BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
-    human_readable_int,
+    human_readable_int, with_flag_names,
 };
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use detokenizer::{IncrementalDetokenizer, StopStringMatch, ThinkingSplit};

@@ -142,7 +142,21 @@ async fn start_core(
         Some(template) => with_chat_template(tokenizer, template)?,
         None => tokenizer,
     };
+    warn_of_templates(&tokenizer);
     Ok((client, tokenizer, defaults))
+}
+
+/// Says which of the model's chat templates can't be used: conversations will be refused.
+fn warn_of_templates(tokenizer: &Tokenizer) {
+    let templates = tokenizer.chat_templates();
+    for name in templates.names() {
+        if let Err(error) = templates.get(name) {
+            tracing::warn!(
+                "conversations will be refused: the model's chat template {name:?} can't be used: {error}; \
+                 --chat-template gives another"
+            );
+        }
+    }
 }
 
 /// The tokenizer with the chat template of a file, or with one that the flag is itself.

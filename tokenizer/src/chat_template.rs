@@ -63,7 +63,12 @@ pub struct ChatTemplate {
     special_tokens: Vec<(String, String)>,
     /// Found out by rendering once, when first needed.
     content_format: OnceLock<ContentFormat>,
+    /// Likewise: those of [`PROBED_KEYS`] that get into no prompt.
+    unread_keys: OnceLock<Vec<&'static str>>,
 }
+
+/// Keys of messages, with a text each, that a template may mention without writing a message's.
+const PROBED_KEYS: [&str; 3] = ["name", "reasoning", "reasoning_content"];
 
 impl ChatTemplate {
     /// Compiles a template of at most 256 KiB. `special_tokens` are further variables, such as
@@ -79,6 +84,7 @@ impl ChatTemplate {
             program: environment::compile(source)?,
             special_tokens,
             content_format: OnceLock::new(),
+            unread_keys: OnceLock::new(),
         })
     }
 
@@ -101,6 +107,30 @@ impl ChatTemplate {
     /// Whether the template's source has `text` in it, a model's marker for instance.
     pub fn mentions(&self, text: &str) -> bool {
         self.program.borrow_owner().contains(text)
+    }
+
+    /// False if `key` of a user's or the assistant's message never gets into a prompt: the template's source
+    /// doesn't have it, or a conversation that has it renders without.
+    pub fn reads_key(&self, key: &str) -> bool {
+        let unread = self.unread_keys.get_or_init(|| {
+            let mut keys = PROBED_KEYS.to_vec();
+            keys.retain(|key| !self.writes_key(key));
+            keys
+        });
+        self.mentions(key) && !unread.contains(&key)
+    }
+
+    /// Whether a conversation's prompt has the text of this key of its messages; also if it can't be rendered.
+    fn writes_key(&self, key: &str) -> bool {
+        const TEXT: &str = "formwork-probe";
+        let message = |role: &str| serde_json::json!({"role": role, "content": "a", key: TEXT});
+        let messages = [message("user"), message("assistant")];
+        let request = ChatTemplateRequest {
+            messages: &messages,
+            ..ChatTemplateRequest::default()
+        };
+        self.render(&request)
+            .map_or(true, |prompt| prompt.contains(TEXT))
     }
 
     fn render_prepared(

@@ -117,6 +117,23 @@ fn content_takes_the_shape_that_the_template_knows() {
 }
 
 #[test]
+fn a_template_reads_the_keys_that_it_writes() {
+    let reads = |source: &str, key: &str| {
+        let template = ChatTemplate::new(source, Vec::new()).unwrap();
+        template.reads_key(key)
+    };
+    let of_calls = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}{{ c.name }}{% endfor %}{% endfor %}";
+    assert!(!reads(of_calls, "name"));
+    let of_people = "{% for m in messages %}{{ m.name }}: {{ m.content }}{% endfor %}";
+    assert!(reads(of_people, "name"));
+    assert!(!reads(of_people, "reasoning_content"));
+    // Where nothing can be found out, nothing is said.
+    let refuses = "{{ raise_exception('no') }}{{ messages[0].name }}";
+    assert!(reads(refuses, "name"));
+    assert!(reads("{{ messages[0].images }}", "images"));
+}
+
+#[test]
 fn arguments_of_tool_calls_are_objects_to_the_template() {
     let template =
         "{% for c in messages[0].tool_calls %}{{ c.function.arguments | tojson }};{% endfor %}";

@@ -22,13 +22,22 @@ where
     }
 }
 
-fn expected<T: Display>(range: &impl RangeBounds<T>) -> String {
+fn expected<T>(range: &impl RangeBounds<T>) -> String
+where
+    T: TryFrom<u128> + PartialOrd + Display,
+{
+    const EXAMPLE: u128 = 20_480;
+    let has_example = T::try_from(EXAMPLE).is_ok_and(|example| range.contains(&example));
+    let example = match has_example {
+        true => ", such as 20000, 20k (20,000) or 20K (20,480)",
+        false => "",
+    };
     let bounds = match (range.start_bound(), range.end_bound()) {
         (Bound::Included(low), Bound::Included(high)) => format!(" between {low} and {high}"),
         (Bound::Included(low), _) => format!(" of at least {low}"),
         _ => String::new(),
     };
-    format!("must be a whole number{bounds}, such as 20000, 20k (20,000) or 20K (20,480)")
+    format!("must be a whole number{bounds}{example}")
 }
 
 /// The whole number that a text stands for.
@@ -118,6 +127,11 @@ mod tests {
             )
         );
         assert!(parse("65537").is_err());
+        let small = human_readable_int(1_u32..=1024);
+        assert_eq!(
+            small("2k").unwrap_err(),
+            "must be a whole number between 1 and 1024"
+        );
         let from = human_readable_int(1_u64..);
         assert_eq!(
             from("0").unwrap_err(),

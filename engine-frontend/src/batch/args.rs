@@ -17,7 +17,8 @@ use crate::startup::StartupError;
     version,
     about,
     max_term_width = 100,
-    args_override_self = true
+    args_override_self = true,
+    override_usage = "formwork-batch [OPTIONS] <--input-file <FILE.jsonl>|--prompt <TEXT>>"
 )]
 #[command(group = ArgGroup::new("source").required(true).args(["input_file", "prompts"]))]
 pub struct BatchArgs {
@@ -103,6 +104,9 @@ pub struct BatchArgs {
     /// A string that ends an answer to --prompt; may be repeated
     #[arg(long, value_name = "TEXT", conflicts_with = "input_file", value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
+    /// Refuse fields that have no effect here, such as store, instead of ignoring them
+    #[arg(long)]
+    pub strict_requests: bool,
     /// What to run and with which limits.
     #[command(flatten)]
     pub engine: EngineArgs,
@@ -112,11 +116,14 @@ impl BatchArgs {
     /// What can be told of flags together, before a model is loaded.
     ///
     /// # Errors
-    /// Several answers that would all be the same, or flags of the engine that don't go together.
+    /// Flags of the engine that don't go together; several answers that would all be the same, under
+    /// `--strict-requests`.
     pub fn verify(&self) -> Result<(), BatchError> {
         self.engine.verify().map_err(StartupError::Flags)?;
         match self.temperature {
-            Some(temperature) if temperature < SAMPLING_EPS && self.n > 1 => {
+            Some(temperature)
+                if self.strict_requests && temperature < SAMPLING_EPS && self.n > 1 =>
+            {
                 Err(BatchError::GreedyAnswers { n: self.n })
             }
             _ => Ok(()),
@@ -204,8 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn several_greedy_answers_are_wrong_usage() {
-        let args = parse(&["--prompt", "a", "--n", "2", "--temperature", "0"]).unwrap();
+    fn several_greedy_answers_are_wrong_usage_where_requests_are_strict() {
+        let args = ["--prompt", "a", "--n", "2", "--temperature", "0"];
+        assert!(parse(&args).unwrap().verify().is_ok());
+        let args = parse(&[&args[..], &["--strict-requests"]].concat()).unwrap();
         let error = args.verify().unwrap_err();
         assert!(error.to_string().starts_with("--n must be 1"), "{error}");
         assert_eq!(error.exit_code(), 2);

@@ -122,12 +122,13 @@ async fn run_file(
     if let Some(model) = &args.engine.model {
         serving = serving.with_model_folder(model);
     }
-    let lines = Arc::new(LineServing::new(
+    let lines = LineServing::new(
         serving,
         args.engine.seed.unwrap_or(0),
         max_inflight,
         args.engine.engine_core_address.is_none(),
-    ));
+    );
+    let lines = Arc::new(lines.strictly(args.strict_requests));
     let as_text = args.output_file.is_none();
     let serve = |line: InputLine| {
         let lines = lines.clone();

@@ -40,6 +40,8 @@ pub(super) struct LineServing {
     sequences: Semaphore,
     /// Whether no other frontend fills the core's queue.
     owns_core: bool,
+    /// True under `--strict-requests`.
+    is_strict: bool,
     first_pause: Duration,
     /// Lines so far that have parts without effect.
     num_warned: AtomicU64,
@@ -63,9 +65,16 @@ impl LineServing {
             max_sequences,
             sequences: Semaphore::new(max_sequences as usize),
             owns_core,
+            is_strict: false,
             first_pause: FIRST_PAUSE,
             num_warned: AtomicU64::new(0),
         }
+    }
+
+    /// Refuses fields without effect.
+    pub(super) fn strictly(mut self, is_strict: bool) -> Self {
+        self.is_strict = is_strict;
+        self
     }
 
     /// Serves one line. What is wrong with it becomes its result; a core that is gone does not.
@@ -91,8 +100,11 @@ impl LineServing {
             owner: 0,
             usage: Arc::default(),
         };
-        let served = match ApiRequest::from_json(request.url, request.body) {
-            Ok(request) => {
+        let served = match ApiRequest::from_json(request.url, request.body, self.is_strict) {
+            Ok(mut request) => {
+                if let ApiRequest::ChatCompletion(chat) = &mut request {
+                    self.serving.warn_of_unread(chat);
+                }
                 self.warn(&request, number);
                 self.answer(&request, &context, number).await
             }
@@ -180,15 +192,21 @@ enum ApiRequest {
 }
 
 impl ApiRequest {
-    fn from_json(url: BatchUrl, body: Value) -> Result<Self, ValidationError> {
+    fn from_json(url: BatchUrl, body: Value, is_strict: bool) -> Result<Self, ValidationError> {
         let (request, stream) = match url {
             BatchUrl::Completions => {
-                let request = CompletionRequest::from_json(body)?;
+                let request = match is_strict {
+                    true => CompletionRequest::from_json_strict(body)?,
+                    false => CompletionRequest::from_json(body)?,
+                };
                 let stream = request.common.stream;
                 (Self::Completion(request), stream)
             }
             BatchUrl::ChatCompletions => {
-                let request = ChatCompletionRequest::from_json(body)?;
+                let request = match is_strict {
+                    true => ChatCompletionRequest::from_json_strict(body)?,
+                    false => ChatCompletionRequest::from_json(body)?,
+                };
                 let stream = request.common.stream;
                 (Self::ChatCompletion(request), stream)
             }

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use engine_frontend::batch::{BatchArgs, BatchError, run};
-use engine_frontend::{StartupError, frontend_runtime};
+use engine_frontend::{StartupError, frontend_runtime, with_flag_names};
 
 fn main() -> ExitCode {
     let args = BatchArgs::parse();
@@ -12,7 +12,8 @@ fn main() -> ExitCode {
     match run_to_end(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            let message = with_flag_names(&error.to_string(), &BatchArgs::command());
+            eprintln!("error: {message}");
             ExitCode::from(error.exit_code())
         }
     }

@@ -238,7 +238,7 @@ fn without_field(message: &str) -> &str {
 }
 
 /// A text with another name in place of `name`, where that isn't part of a longer one.
-fn replace_name(text: &str, name: &str, other: &str) -> String {
+pub(crate) fn replace_name(text: &str, name: &str, other: &str) -> String {
     let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;

@@ -22,6 +22,7 @@ use super::tools::{self, take_tools};
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt, num_bytes};
+pub(super) use message::is_nothing;
 use message::{ArgumentBudget, chat_message};
 
 const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
@@ -129,6 +130,15 @@ impl ChatCompletionRequest {
                 "logprob_token_ids",
                 "logprob_token_ids needs logprobs, which shows them",
             ));
+        }
+        if let Some(limit) = self.max_completion_tokens
+            && let Some(other) = self.common.max_tokens.filter(|other| *other != limit)
+        {
+            let message = format!(
+                "max_tokens and {MAX_COMPLETION_TOKENS} are one field: give one of them, not {other} and \
+                 {limit}"
+            );
+            return Err(ValidationError::about("max_tokens", message));
         }
         if self.messages.is_empty() {
             return Err(ValidationError::field(

@@ -131,7 +131,7 @@ impl CompletionRequest {
         if count == 0 || count > MAX_PROMPTS {
             return Err(ValidationError::field(
                 "prompt",
-                format!("{count} prompts"),
+                count,
                 format!("prompt must hold between 1 and {MAX_PROMPTS} prompts, got {count}"),
             ));
         }

@@ -47,6 +47,7 @@ pub(super) const CONTENT_PART: &[&str] = &[
     "id",
     "logprobs",
     "provider_specific_fields",
+    "refusal",
 ];
 
 /// A call in a message.
@@ -93,6 +94,18 @@ pub(super) const FUNCTION: &[&str] = &[
     "defer_loading",
     "input_examples",
     "return",
+];
+
+/// A search tool of OpenAI's servers.
+pub(super) const SEARCH_TOOL: &[&str] = &[
+    "type",
+    "filters",
+    "search_context_size",
+    "user_location",
+    "external_web_access",
+    "search_content_types",
+    "return_token_budget",
+    "image_settings",
 ];
 
 /// A message in a Responses request's input.

@@ -10,7 +10,7 @@ use crate::error::ValidationError;
 
 /// Fields that may only say that they are off, and those that have no meaning then.
 const OFF: [(&str, f64, &[&str]); 9] = [
-    ("repeat_penalty", 1.0, &["repeat_last_n"]),
+    ("repeat_penalty", 1.0, &[]),
     ("typical_p", 1.0, &[]),
     ("top_n_sigma", -1.0, &[]),
     ("mirostat", 0.0, &["mirostat_tau", "mirostat_eta"]),
@@ -67,6 +67,21 @@ pub(super) fn take(fields: &mut Fields) -> Result<(), ValidationError> {
     fields.refuse_unless("reasoning_format", instead, |value| {
         value == "auto" || value == "deepseek"
     })
+}
+
+/// The last tokens that a penalty looks at; here it looks at all of them.
+const REPEAT_LAST_N: &str = "repeat_last_n";
+
+/// Takes `repeat_last_n`, which means nothing without a penalty; -1 is all tokens.
+///
+/// # Errors
+/// There is a penalty, which would look at other tokens.
+pub(super) fn take_repeat_last_n(
+    fields: &mut Fields,
+    has_penalty: bool,
+) -> Result<(), ValidationError> {
+    let instead = "penalties look at all tokens, as with -1; leave it out";
+    fields.refuse_unless(REPEAT_LAST_N, instead, |value| !has_penalty || value == -1)
 }
 
 /// The other name of `max_tokens`.
@@ -134,7 +149,26 @@ mod tests {
             ("reasoning_format", json!("auto")),
         ]);
         take(&mut fields).unwrap();
+        take_repeat_last_n(&mut fields, false).unwrap();
         fields.finish().unwrap();
+    }
+
+    #[test]
+    fn the_page_has_the_table() {
+        let page = include_str!("../../../docs/ignored-fields.md");
+        for (name, off, details) in OFF {
+            let details: Vec<String> = details.iter().map(|name| format!("`{name}`")).collect();
+            let line = format!("| `{name}` | `{off}` | {} |", details.join(", "));
+            assert!(page.contains(&line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_penalty_looks_at_all_tokens() {
+        let take = |n: i64| take_repeat_last_n(&mut body(&[(REPEAT_LAST_N, json!(n))]), true);
+        assert_eq!(take(-1), Ok(()));
+        let error = take(64).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some(REPEAT_LAST_N));
     }
 
     #[test]

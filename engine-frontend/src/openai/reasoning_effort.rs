@@ -19,7 +19,7 @@ pub(crate) const REASONING_EFFORTS: [&str; 7] =
 const BUDGETS: [(&str, u32); 3] = [("low", 1024), ("medium", 4096), ("high", 16_384)];
 
 /// Variables by which chat templates switch thinking on and off: Qwen's and GLM's, DeepSeek's.
-const THINKING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
+pub(super) const THINKING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
 
 /// Takes `reasoning_effort`.
 ///
@@ -42,11 +42,17 @@ fn is_off(effort: &str, template_reads_it: bool) -> bool {
     effort == "none" || effort == "minimal" && !template_reads_it
 }
 
+/// True if a template's variables have an effort that is more than none.
+pub(super) fn asks_to_think(variables: &Map<String, Value>) -> bool {
+    let effort = variables.get(REASONING_EFFORT).and_then(Value::as_str);
+    effort.is_some_and(|effort| !is_off(effort, false))
+}
+
 /// Switches thinking on or off in a template's variables, as their effort says; a template that reads an
 /// effort is left to switch it on by itself.
 ///
 /// # Errors
-/// A variable that the request sets switches off what the effort asks for.
+/// A variable that the request sets asks for the contrary.
 pub(super) fn switch_thinking(
     variables: &mut Map<String, Value>,
     template_reads_it: bool,
@@ -58,11 +64,15 @@ pub(super) fn switch_thinking(
     if !is_off && template_reads_it {
         return Ok(());
     }
-    let is_against = |name: &&&str| !is_off && variables.get(**name) == Some(&Value::Bool(false));
+    let is_against = |name: &&&str| variables.get(**name) == Some(&Value::Bool(is_off));
     if let Some(name) = THINKING_SWITCHES.iter().find(is_against) {
+        let (asks, switches) = match is_off {
+            true => ("no thinking", "on"),
+            false => ("thinking", "off"),
+        };
         let message = format!(
-            "{REASONING_EFFORT} {effort:?} asks for thinking, which chat_template_kwargs.{name} switches \
-             off: leave one of them out"
+            "{REASONING_EFFORT} {effort:?} asks for {asks}, which chat_template_kwargs.{name} switches \
+             {switches}: leave one of them out"
         );
         return Err(ValidationError::about(REASONING_EFFORT, message));
     }
@@ -127,12 +137,23 @@ mod tests {
         let mut variables = Map::new();
         variables.insert(REASONING_EFFORT.to_owned(), "none".into());
         variables.insert("enable_thinking".to_owned(), true.into());
+        let error = switch_thinking(&mut variables, false).unwrap_err();
+        assert_eq!(
+            error.message,
+            "reasoning_effort \"none\" asks for no thinking, which chat_template_kwargs.enable_thinking \
+             switches on: leave one of them out"
+        );
+        variables.insert("enable_thinking".to_owned(), false.into());
         switch_thinking(&mut variables, false).unwrap();
-        assert_eq!(variables["enable_thinking"], true);
+        assert_eq!(variables["enable_thinking"], false);
         assert_eq!(variables["thinking"], false);
         variables.insert(REASONING_EFFORT.to_owned(), "high".into());
         let error = switch_thinking(&mut variables, false).unwrap_err();
-        assert!(error.message.contains("chat_template_kwargs.thinking"));
+        assert!(
+            error
+                .message
+                .contains("chat_template_kwargs.enable_thinking")
+        );
         switch_thinking(&mut variables, true).unwrap();
     }
 }

@@ -146,6 +146,12 @@ impl CommonFields {
             constraint: constraint.constraint,
             constraint_settings: constraint.settings,
         };
+        llama_cpp::take_repeat_last_n(fields, common.has_penalty())?;
+        if common.min_tokens > 0 && common.constraint.is_some() {
+            let message =
+                ": an answer under a constraint ends where it is complete, whatever this says";
+            fields.warnings().push("min_tokens", message);
+        }
         if fields.is_strict() {
             common.verify_strictly()?;
         }
@@ -156,6 +162,13 @@ impl CommonFields {
     /// The warnings for the answer, if the request wants them there.
     pub(super) fn told_warnings(&self) -> Option<Vec<String>> {
         self.include_warnings.then(|| self.warnings.texts())
+    }
+
+    fn has_penalty(&self) -> bool {
+        let is_on = |penalty: Option<f32>, off: f32| penalty.is_some_and(|penalty| penalty != off);
+        is_on(self.presence_penalty, 0.0)
+            || is_on(self.frequency_penalty, 0.0)
+            || is_on(self.repetition_penalty, 1.0)
     }
 
     /// Refuses what has no effect.

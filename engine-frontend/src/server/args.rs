@@ -62,7 +62,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub host: String,
     /// Port to listen at; 0 is any that is free
-    #[arg(long, default_value_t = 8000)]
+    #[arg(long, default_value_t = 8000, value_parser = port)]
     pub port: u16,
     /// Listen at a Unix domain socket instead; --host and --port then say nothing
     #[arg(long, value_name = "PATH", conflicts_with = "ssl_keyfile")]
@@ -297,6 +297,11 @@ fn json_object(text: &str) -> Result<JsonObject, String> {
         .map_err(|error| format!("must be a JSON object: {}", json_problem(&error)))
 }
 
+fn port(text: &str) -> Result<u16, String> {
+    let port = text.parse();
+    port.map_err(|_| format!("must be a whole number between 0 and {}", u16::MAX))
+}
+
 /// Read and write bits of a socket's mode; others mean nothing there.
 fn socket_mode(text: &str) -> Result<u32, String> {
     const READ_AND_WRITE: u32 = 0o666;
@@ -451,6 +456,7 @@ mod tests {
             &["--health-stall-seconds", "0"],
             &["--client-timeout", "-1"],
             &["--request-timeout", "nan"],
+            &["--port", "18k"],
             &["--uds-mode", "777"],
             &["--uds-mode", "060"],
             &["--uds-mode", "rw"],

@@ -73,6 +73,7 @@ pub(super) async fn chat_completions(
         return Ok(refusal);
     }
     call.apply_flags(&mut request.common);
+    app.serving.warn_of_unread(&mut request);
     let warnings = call.warn(&request.common.warnings);
     if request.common.stream {
         let stream = app.serving.stream_chat_completion(request, &call.context);
@@ -93,6 +94,7 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
     };
     let (mut request, share) = call.json(request, read).await?;
     call.apply_flags(&mut request.chat.common);
+    app.serving.warn_of_unread_input(&mut request);
     let warnings = call.warn(&request.chat.common.warnings);
     if request.chat.common.stream {
         let stream = app.serving.stream_response(request, &call.context);

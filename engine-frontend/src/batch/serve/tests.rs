@@ -267,3 +267,12 @@ async fn every_answer_counts_as_in_flight() {
         assert_eq!(response(served.await.unwrap().unwrap()).0, 200);
     }
 }
+
+#[tokio::test]
+async fn what_has_no_effect_is_refused_where_requests_are_strict() {
+    let body = json!({"prompt": "a", "store": true});
+    let (serving, _core) = serving();
+    let lines = LineServing::new(serving, 0, 4, true).strictly(true);
+    let (status, body) = response(lines.serve(completion(body)).await.unwrap());
+    assert_eq!((status, &body["error"]["param"]), (400, &json!("store")));
+}

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use engine_frontend::for_terminal;
 use engine_frontend::server::{ConfigError, ServeArgs, expand_args};
+use engine_frontend::{for_terminal, with_flag_names};
 
 /// An LLM engine with structured output at its heart.
 #[derive(Debug, Parser)]
@@ -81,12 +81,17 @@ fn main() -> ExitCode {
     match parse().and_then(run) {
         Ok(code) => code,
         Err(error) => {
-            let error = said_once(&error);
+            let error = with_flag_names(&said_once(&error), &serve_command());
             // On a full disk this can't be said.
             let _ = writeln!(std::io::stderr(), "error: {}", for_terminal(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command whose flags errors are about.
+fn serve_command() -> clap::Command {
+    ServeArgs::augment_args(clap::Command::new("serve"))
 }
 
 /// An error and its causes, without those that an error before them has in its words.

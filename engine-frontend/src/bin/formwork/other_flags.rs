@@ -5,8 +5,8 @@ use clap::CommandFactory;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Flags of `vllm serve` and `llama-server`, and what to do instead. The pages "coming from" list them too.
-const FLAGS: [(&str, &str); 32] = [
+/// Flags of `vllm serve`, `llama-server` and SGLang, and what to do instead. The pages "coming from" list them too.
+const FLAGS: [(&str, &str); 38] = [
     (
         "--gpu-memory-utilization",
         "use --kv-cache-memory-bytes; without it the KV cache takes what is free",
@@ -78,6 +78,12 @@ const FLAGS: [(&str, &str); 32] = [
     ("--parallel", "use --max-num-seqs"),
     ("-np", "use --max-num-seqs"),
     ("--alias", "use --served-model-name"),
+    ("-m", "use --model, or the model without a flag"),
+    ("-t", "use --threads"),
+    ("-hf", "nothing is downloaded: give a folder or a GGUF file"),
+    ("--tp", "leave it out: a server has one device"),
+    ("--dp", "leave it out: start a server for each device"),
+    ("--context-length", "use --max-model-len"),
 ];
 
 /// Prints an error of the command line, with what to do instead where it is about a flag of another
@@ -91,6 +97,10 @@ pub(crate) fn exit(mut error: clap::Error) -> ! {
     if error.kind() == ErrorKind::UnknownArgument {
         // The library's own names a flag that merely looks like the one given.
         error.insert(ContextKind::Usage, ContextValue::StyledStr(usage(&args)));
+        if let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) {
+            let given = as_given(arg, &args).to_owned();
+            error.insert(ContextKind::InvalidArg, ContextValue::String(given));
+        }
     }
     let variable = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::InvalidValue | ErrorKind::ValueValidation, Some(ContextValue::String(arg))) => {
@@ -147,15 +157,15 @@ fn advice(arg: &str, args: &[String]) -> Option<String> {
             "{flag} takes one value: repeat the flag for each further one."
         ));
     }
-    // clap reads `-tp` as `-t -p` and names `-t`.
-    let short = args
-        .iter()
-        .filter(|given| !given.starts_with("--") && given.starts_with(arg));
-    let instead = [arg]
-        .into_iter()
-        .chain(short.map(String::as_str))
-        .find_map(instead_of)?;
+    let instead = instead_of(as_given(arg, args))?;
     Some(format!("This flag is another server's: {instead}."))
+}
+
+/// An argument as it was written: clap reads `-tp` as `-t -p` and names `-t`.
+fn as_given<'a>(arg: &'a str, args: &'a [String]) -> &'a str {
+    let is_short = arg.starts_with('-') && !arg.starts_with("--");
+    let given = args.iter().find(|given| given.starts_with(arg));
+    given.filter(|_| is_short).map_or(arg, String::as_str)
 }
 
 /// What to do instead of a flag, with or without its value.
@@ -222,7 +232,13 @@ mod tests {
             advice("-t", &given(&["formwork", "serve", "-tp", "2"])).unwrap(),
             "This flag is another server's: leave it out: a server has one device."
         );
-        assert_eq!(advice("-t", &given(&["formwork", "serve", "-t"])), None);
+        assert_eq!(as_given("-t", &given(&["serve", "-tp", "2"])), "-tp");
+        assert_eq!(as_given("--tp", &given(&["serve", "--tpx"])), "--tp");
+        assert_eq!(
+            advice("-t", &given(&["formwork", "serve", "-t", "4"])).unwrap(),
+            "This flag is another server's: use --threads."
+        );
+        assert_eq!(advice("-y", &given(&["formwork", "serve", "-y"])), None);
         assert_eq!(
             advice("m", &given(&["serve", "--api-key", "a", "b", "m"])).unwrap(),
             "--api-key takes one value: repeat the flag for each further one."

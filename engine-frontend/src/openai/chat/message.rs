@@ -80,7 +80,12 @@ pub(super) fn chat_message(
     }
     let is_assistant = role == "assistant";
     known_keys::check(&format!("messages[{i}]"), &message, MESSAGE)?;
-    let content = message.remove("content").unwrap_or_default();
+    refuse_unread(i, &mut message)?;
+    let content = match message.remove("content").unwrap_or_default() {
+        // What the assistant said instead of an answer.
+        Value::Null if is_assistant => message.remove("refusal").unwrap_or_default(),
+        other => other,
+    };
     let content = match content {
         Value::String(_) => content,
         Value::Null if is_assistant => content,
@@ -94,10 +99,46 @@ pub(super) fn chat_message(
         }
     };
     message.insert("content".to_owned(), content);
+    // Servers have two names for an answer's thinking, and templates read the older one.
+    if let Some(reasoning) = message.get("reasoning").filter(|value| value.is_string())
+        && message.get("reasoning_content").is_none_or(Value::is_null)
+    {
+        let reasoning = reasoning.clone();
+        message.insert("reasoning_content".to_owned(), reasoning);
+    }
     if let Some(calls) = message.get_mut("tool_calls") {
         read_tool_calls(&format!("messages[{i}].tool_calls"), calls, arguments)?;
     }
     Ok(Value::Object(message))
+}
+
+/// Refuses what a message says in a form that no template reads, and takes out what it says as nothing.
+fn refuse_unread(i: usize, message: &mut Map<String, Value>) -> Result<(), ValidationError> {
+    for (name, instead) in [
+        (
+            "function_call",
+            "it is the older form of a call; use tool_calls",
+        ),
+        ("audio", "this engine reads text only"),
+    ] {
+        let value = message.remove(name).unwrap_or_default();
+        if !is_nothing(&value) {
+            let field = format!("messages[{i}].{name}");
+            return Err(ValidationError::not_supported(field, &value, instead));
+        }
+    }
+    Ok(())
+}
+
+/// True for a value that says nothing: `null`, or an empty text, list or object.
+pub(in crate::openai) fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// Checks the calls of an earlier answer, and reads their arguments.
@@ -146,13 +187,17 @@ fn join_text_parts(i: usize, parts: &[Value]) -> Result<String, ValidationError>
     for (j, part) in parts.iter().enumerate() {
         let text = match part {
             Value::String(text) => Some(text.as_str()),
-            _ if part.get("type") == Some(&Value::from("text")) => {
-                if let Some(part) = part.as_object() {
-                    known_keys::check(&format!("messages[{i}].content[{j}]"), part, CONTENT_PART)?;
+            _ => match part.get("type").and_then(Value::as_str) {
+                // A refusal is what the assistant said.
+                Some(kind @ ("text" | "refusal")) => {
+                    if let Some(part) = part.as_object() {
+                        let field = format!("messages[{i}].content[{j}]");
+                        known_keys::check(&field, part, CONTENT_PART)?;
+                    }
+                    part.get(kind).and_then(Value::as_str)
                 }
-                part.get("text").and_then(Value::as_str)
-            }
-            _ => None,
+                _ => None,
+            },
         };
         texts.push(text.ok_or_else(|| {
             ValidationError::field(

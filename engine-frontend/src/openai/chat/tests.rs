@@ -43,6 +43,64 @@ fn content_is_a_string_or_text_parts() {
 }
 
 #[test]
+fn what_no_template_reads_is_refused() {
+    let message = |field: &str, value: Value| {
+        let mut message = json!({"role": "assistant", "content": "a"});
+        message[field] = value;
+        json!([message])
+    };
+    let call = json!({"name": "f", "arguments": "{}"});
+    let at = refused("messages", message("function_call", call));
+    assert_eq!(at, "messages[0].function_call");
+    let at = refused("messages", message("audio", json!({"id": "a"})));
+    assert_eq!(at, "messages[0].audio");
+    for field in ["function_call", "audio"] {
+        let request = accepted("messages", message(field, Value::Null));
+        assert_eq!(request.messages[0].get(field), None);
+    }
+}
+
+#[test]
+fn a_refusal_is_what_the_assistant_said() {
+    let refusals = json!([
+        {"role": "assistant", "content": null, "refusal": "No."},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "Never."}]},
+    ]);
+    let request = accepted("messages", refusals);
+    assert_eq!(request.messages[0]["content"], "No.");
+    assert_eq!(request.messages[1]["content"], "Never.");
+    let input = json!([{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}]);
+    let request = crate::openai::ResponsesRequest::from_json(json!({"input": input})).unwrap();
+    assert_eq!(request.chat.messages[0]["content"], "No.");
+}
+
+#[test]
+fn thinking_has_two_names() {
+    let thought = json!([{"role": "assistant", "content": "a", "reasoning": "b"}]);
+    let request = accepted("messages", thought);
+    assert_eq!(request.messages[0]["reasoning_content"], "b");
+    let both = json!([{"role": "assistant", "reasoning": "b", "reasoning_content": "c"}]);
+    let request = accepted("messages", both);
+    assert_eq!(request.messages[0]["reasoning_content"], "c");
+}
+
+#[test]
+fn two_limits_must_be_one() {
+    let limits = |max_tokens: u32| {
+        let mut body = body("max_completion_tokens", json!(8));
+        body["max_tokens"] = json!(max_tokens);
+        ChatCompletionRequest::from_json(body)
+    };
+    assert!(limits(8).is_ok());
+    let error = limits(9).unwrap_err();
+    assert_eq!(error.parameter.as_deref(), Some("max_tokens"));
+    assert_eq!(
+        error.to_string(),
+        "max_tokens and max_completion_tokens are one field: give one of them, not 9 and 8"
+    );
+}
+
+#[test]
 fn tool_calls_reach_the_template_as_objects() {
     let request = accepted(
         "messages",

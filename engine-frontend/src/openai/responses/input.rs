@@ -198,9 +198,13 @@ fn text_parts(field: &str, content: Value) -> Result<Value, ValidationError> {
     };
     let parts = parts.into_iter().enumerate().map(|(j, part)| {
         let kind = part.get("type").and_then(Value::as_str);
-        let text = part.get("text").filter(|text| text.is_string());
-        match (kind, text) {
-            (Some("input_text" | "output_text" | "text"), Some(text)) => {
+        let text = match kind {
+            // What the assistant said instead of an answer.
+            Some("refusal") => part.get("refusal"),
+            _ => part.get("text"),
+        };
+        match (kind, text.filter(|text| text.is_string())) {
+            (Some("input_text" | "output_text" | "text" | "refusal"), Some(text)) => {
                 if let Some(part) = part.as_object() {
                     known_keys::check(&format!("{field}[{j}]"), part, CONTENT_PART)?;
                 }

@@ -83,6 +83,20 @@ impl OpenAIServing {
         EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 
+    /// Adds warnings about parts of a request that the chat template doesn't read.
+    pub fn warn_of_unread_input(&self, request: &mut ResponsesRequest) {
+        let mut warnings = std::mem::take(&mut request.chat.common.warnings);
+        self.warn_of_unread(&mut request.chat);
+        let unread = &mut request.chat.common.warnings;
+        unread.rename(|field| match field.starts_with("messages[") {
+            // Which item a message was is not kept.
+            true => "input".to_owned(),
+            false => own_words::of_field(field, &request.tool_places),
+        });
+        warnings.extend(std::mem::take(unread));
+        *unread = warnings;
+    }
+
     /// The engine's request, with this API's names of the fields, and where calls begin in its answer.
     async fn generate_request(
         &self,

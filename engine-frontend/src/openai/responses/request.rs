@@ -8,7 +8,7 @@ use crate::error::{ValidationError, cut_short};
 use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::fields::{Fields, parse};
 use crate::openai::ignored_fields::{self, Api, INCLUDES, METADATA};
-use crate::openai::known_keys::{self, RESPONSES_TOOL_CHOICE_OF_ONE};
+use crate::openai::known_keys::{self, RESPONSES_TOOL_CHOICE_OF_ONE, SEARCH_TOOL};
 use crate::openai::request::take_max_tokens;
 use crate::openai::tool_choice::ALLOWED_TOOLS;
 use crate::openai::tools::check_number;
@@ -214,6 +214,9 @@ fn take_tools(
             && !fields.is_strict()
             && let Some(kind) = kind.filter(|kind| SEARCHES.contains(kind))
         {
+            if let Some(tool) = tool.as_object() {
+                known_keys::check(&format!("tools[{i}]"), tool, SEARCH_TOOL)?;
+            }
             let message = format!(": {kind} has no effect: the server runs no tools of its own");
             fields.warnings().push(&format!("tools[{i}]"), &message);
             continue;

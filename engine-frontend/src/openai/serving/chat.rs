@@ -3,6 +3,7 @@
 use protocol::FinishReason;
 use serde_json::{Map, Value};
 use structured_output::CancelFlag;
+use tokenizer::ChatTemplate;
 
 use super::{OpenAIServing, RequestContext, request_id, stop_reason};
 use crate::error::ValidationError;
@@ -143,9 +144,14 @@ impl OpenAIServing {
         if let Some(own) = &chat.chat_template {
             return own.contains(REASONING_EFFORT);
         }
+        let template = self.chat_template(chat.tools.is_some());
+        template.is_some_and(|template| template.mentions(REASONING_EFFORT))
+    }
+
+    /// The model's template for a conversation, if it has one that can be used.
+    pub(super) fn chat_template(&self, has_tools: bool) -> Option<&ChatTemplate> {
         let templates = self.engine.tokenizer().chat_templates();
-        let template = templates.select(chat.tools.is_some());
-        template.is_ok_and(|template| template.mentions(REASONING_EFFORT))
+        templates.select(has_tools).ok()
     }
 
     /// Bounds the thinking of a request by its effort, unless it has a budget or the model doesn't think.

@@ -1,0 +1,191 @@
+//! Parts of a conversation that its chat template doesn't read: they don't reach the model.
+
+use serde_json::Value;
+use tokenizer::ChatTemplate;
+
+use super::OpenAIServing;
+use crate::openai::chat::{ChatCompletionRequest, is_nothing};
+use crate::openai::reasoning_effort::{self, REASONING_EFFORT, THINKING_SWITCHES};
+
+/// Keys of a message that have something to say to a model.
+const MESSAGE_KEYS: [&str; 9] = [
+    "name",
+    "refusal",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "thinking",
+    "thinking_blocks",
+    "citations",
+    "images",
+];
+
+/// Roles whose names are of people; a tool's result has that of a function.
+const PEOPLE: [&str; 4] = ["system", "developer", "user", "assistant"];
+
+/// What can be known of a template without rendering a conversation.
+enum Template<'a> {
+    OfModel(&'a ChatTemplate),
+    OfRequest(&'a str),
+}
+
+impl Template<'_> {
+    fn mentions(&self, name: &str) -> bool {
+        match self {
+            Self::OfModel(template) => template.mentions(name),
+            Self::OfRequest(source) => source.contains(name),
+        }
+    }
+
+    fn reads_key(&self, key: &str) -> bool {
+        match self {
+            Self::OfModel(template) => template.reads_key(key),
+            Self::OfRequest(source) => source.contains(key),
+        }
+    }
+}
+
+impl OpenAIServing {
+    /// Adds warnings about parts of a request that its chat template doesn't read.
+    pub fn warn_of_unread(&self, request: &mut ChatCompletionRequest) {
+        let template = match &request.chat_template {
+            Some(source) => Template::OfRequest(source),
+            None => match self.chat_template(request.tools.is_some()) {
+                Some(template) => Template::OfModel(template),
+                // The request will be refused.
+                None => return,
+            },
+        };
+        let mut unread = Vec::new();
+        for key in MESSAGE_KEYS {
+            let has = |message: &Value| has(message, key);
+            let place = request.messages.iter().position(has);
+            if let Some(i) = place.filter(|_| !reads_key(&template, key)) {
+                let message = format!(
+                    ": the model doesn't see `{key}`, which the chat template doesn't write"
+                );
+                unread.push((format!("messages[{i}].{key}"), message));
+            }
+        }
+        let no_effect = || " has no effect: the chat template doesn't read it".to_owned();
+        let documents = request.documents.as_deref().unwrap_or_default();
+        if !documents.is_empty() && !template.mentions("documents") {
+            unread.push(("documents".to_owned(), no_effect()));
+        }
+        for name in request.chat_template_kwargs.keys() {
+            if name != REASONING_EFFORT && !template.mentions(name) {
+                unread.push((format!("chat_template_kwargs.{name}"), no_effect()));
+            }
+        }
+        let asks_to_think = reasoning_effort::asks_to_think(&request.chat_template_kwargs);
+        let can_think = self.engine.thinks()
+            || template.mentions(REASONING_EFFORT)
+            || THINKING_SWITCHES.iter().any(|name| template.mentions(name));
+        if asks_to_think && !can_think {
+            let message = " has no effect: the model doesn't think".to_owned();
+            unread.push((REASONING_EFFORT.to_owned(), message));
+        }
+        for (field, message) in unread {
+            request.common.warnings.push(&field, &message);
+        }
+    }
+}
+
+/// Whether a message says something under this key that a template might write.
+fn has(message: &Value, key: &str) -> bool {
+    let role = message.get("role").and_then(Value::as_str);
+    let is_of_people = role.is_some_and(|role| PEOPLE.contains(&role));
+    let is_told = match key {
+        "name" => is_of_people,
+        // It is told by its other name.
+        "reasoning_content" => message.get(key) != message.get("reasoning"),
+        _ => true,
+    };
+    is_told && message.get(key).is_some_and(|value| !is_nothing(value))
+}
+
+/// The two names of thinking are one: a message has both, where it came with either.
+fn reads_key(template: &Template<'_>, key: &str) -> bool {
+    match key {
+        "reasoning" => template.reads_key(key) || template.reads_key("reasoning_content"),
+        _ => template.reads_key(key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::openai::{DefaultSamplingParams, ResponsesRequest};
+    use crate::test_support::fake_engine;
+
+    fn serving() -> OpenAIServing {
+        let (engine, _core) = fake_engine(64);
+        let names = vec!["m".to_owned()];
+        OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default())
+    }
+
+    fn warnings(body: Value) -> Vec<String> {
+        let mut request = ChatCompletionRequest::from_json(body).unwrap();
+        serving().warn_of_unread(&mut request);
+        request.common.warnings.texts()
+    }
+
+    #[tokio::test]
+    async fn what_the_template_does_not_read_is_told() {
+        let body = json!({
+            "messages": [
+                {"role": "user", "content": "a", "name": "Ada"},
+                {"role": "assistant", "content": "b", "reasoning": "c", "images": [], "id": "d"},
+                {"role": "tool", "content": "e", "name": "f"},
+            ],
+            "documents": [{"text": "g"}],
+            "chat_template_kwargs": {"colour": "red"},
+            "reasoning_effort": "high",
+        });
+        assert_eq!(
+            warnings(body),
+            [
+                "messages[0].name: the model doesn't see `name`, which the chat template doesn't write",
+                "messages[1].reasoning: the model doesn't see `reasoning`, which the chat template \
+                 doesn't write",
+                "documents has no effect: the chat template doesn't read it",
+                "chat_template_kwargs.colour has no effect: the chat template doesn't read it",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn what_it_reads_is_not_told() {
+        let body = json!({
+            "messages": [{"role": "user", "content": "a", "name": "Ada"}],
+            "documents": [],
+            "reasoning_effort": "none",
+            "chat_template": "{{ messages[0].name }}{{ colour }}",
+            "chat_template_kwargs": {"colour": "red"},
+        });
+        assert_eq!(warnings(body), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn responses_name_their_own_fields() {
+        let body = json!({
+            "input": [
+                {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "a"}]},
+                {"role": "assistant", "content": "b"},
+            ],
+            "reasoning": {"effort": "low"},
+        });
+        let mut request = ResponsesRequest::from_json(body).unwrap();
+        serving().warn_of_unread_input(&mut request);
+        assert_eq!(
+            request.chat.common.warnings.texts(),
+            [
+                "input: the model doesn't see `reasoning_content`, which the chat template doesn't write",
+            ]
+        );
+    }
+}
