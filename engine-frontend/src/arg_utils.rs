@@ -155,7 +155,7 @@ pub struct EngineArgs {
     /// decides itself are refused
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = DECIDED_BY_THE_CORE)]
     pub engine_core_address: Option<String>,
-    /// Constraints on the output and thinking, as a JSON object: backend,
+    /// Constraints on the output and thinking, as a JSON object: backend, whitespace,
     /// disable_any_whitespace, disable_additional_properties, enable_in_reasoning,
     /// reasoning_parser, thinking_markers, and for the core compile_threads,
     /// max_num_queued_grammars, cache_bytes, enable_sparse_head, jump_forward

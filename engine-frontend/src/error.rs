@@ -92,14 +92,14 @@ fn names(message: &str, name: &str) -> bool {
 }
 
 /// True if a message has this value. One of a few characters may stand there by chance: it counts
-/// where the message has it as what it got.
+/// where the message has it in quotes, or as what it got.
 fn says(message: &str, part: &str) -> bool {
     const BY_CHANCE: usize = 3;
     match part.len() <= BY_CHANCE {
         true => {
             message.starts_with(part)
                 || message.contains(&format!("got {part}"))
-                || message.contains(&format!("got {part:?}"))
+                || message.contains(&format!("{part:?}"))
         }
         false => message.contains(part),
     }
@@ -188,6 +188,8 @@ mod tests {
         let error = ValidationError::about("tools[0]", "two tools have this name");
         assert_eq!(error.to_string(), "tools[0]: two tools have this name");
         assert_eq!(ValidationError::new("broken").to_string(), "broken");
+        let error = ValidationError::field("include", "x", "include: \"x\" is not known");
+        assert_eq!(error.to_string(), "include: \"x\" is not known");
         // A part of the value.
         let error =
             ValidationError::field("ids", "[1, \"a\"]", "ids: expected a number, got \"a\"");

@@ -184,6 +184,12 @@ impl CallersFields {
                 None => (self.constraint.as_str(), message),
             },
         };
+        // The field may say already what the constraint is.
+        let is_told = field.ends_with("grammar");
+        let message = message
+            .strip_prefix("grammar, ")
+            .filter(|_| is_told)
+            .unwrap_or(&message);
         ValidationError {
             message: format!("{field}: {message}"),
             parameter: Some(field.to_owned()),
