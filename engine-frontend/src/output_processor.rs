@@ -20,6 +20,7 @@ use crate::metrics::{IterationStats, RequestStateStats, StructuredEnds};
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::parallel_sampling::ParentRequest;
 use crate::request_output_collector::RequestOutputCollector;
+use crate::token_usage::Ending;
 use request_state::RequestState;
 
 /// All requests in flight, by internal id.
@@ -187,7 +188,7 @@ impl OutputProcessor {
         let (finish_reason, stop_reason) = state.take_tokens(output);
         let mut finished = finish_reason.map(|reason| state.stats.finish(reason));
         if let Some(reason) = finish_reason {
-            state.queue.note_finish(reason);
+            state.note_ending(reason);
             self.structured_ends
                 .count(state.structured_output_complete, reason);
         }
@@ -265,7 +266,7 @@ impl OutputProcessor {
         self.iteration_stats
             .finished_requests
             .push(state.stats.finish(FinishReason::Error));
-        state.queue.note_finish(FinishReason::Error);
+        state.queue.note_ending(Ending::Finish(FinishReason::Error));
         state
             .queue
             .put(Err(match (error.code, &state.callers_fields) {
@@ -306,7 +307,7 @@ impl OutputProcessor {
             if let Some(state) = self.request_states.remove(&id) {
                 let finished = state.stats.finish(FinishReason::Abort);
                 self.iteration_stats.finished_requests.push(finished);
-                state.queue.note_finish(FinishReason::Abort);
+                state.queue.note_ending(Ending::Finish(FinishReason::Abort));
                 aborted.push(id);
             }
         }
@@ -317,7 +318,7 @@ impl OutputProcessor {
     pub fn propagate_error(&mut self, error: &EngineDeadError) {
         self.parent_requests.clear();
         for (_, state) in self.request_states.drain() {
-            state.queue.note_finish(FinishReason::Error);
+            state.queue.note_ending(Ending::Finish(FinishReason::Error));
             state.queue.put(Err(error.clone().into()));
         }
     }

@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use protocol::FinishReason;
 use tokio::sync::Notify;
 
 use crate::answer_budget::AnswerShare;
 use crate::error::GenerateError;
 use crate::outputs::RequestOutput;
-use crate::token_usage::TokenUsage;
+use crate::token_usage::{Ending, TokenUsage};
 
 /// Holds at most one output. Where the reader lags, the next output is merged into the one that
 /// waits: deltas are appended, cumulative outputs replaced. So a slow reader costs the memory of
@@ -57,10 +56,10 @@ impl RequestOutputCollector {
         }
     }
 
-    /// Notes why an answer ended, whether or not its reader learns it.
-    pub(crate) fn note_finish(&self, reason: FinishReason) {
+    /// Notes how an answer ended, whether or not its reader learns it.
+    pub(crate) fn note_ending(&self, ending: Ending) {
         if let Some(usage) = &self.usage {
-            usage.add_finish_reason(reason);
+            usage.add_ending(ending);
         }
     }
 

@@ -4,13 +4,36 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use protocol::FinishReason;
 
-/// All reasons, in the order in which they are named.
-const FINISH_REASONS: [FinishReason; 5] = [
-    FinishReason::Stop,
-    FinishReason::Length,
-    FinishReason::Repetition,
-    FinishReason::Abort,
-    FinishReason::Error,
+/// How an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// For this reason.
+    Finish(FinishReason),
+    /// Led to its end by the limit of its tokens.
+    CompletedByBudget,
+    /// A loop in a string of it was closed.
+    RepetitionClosed,
+}
+
+impl Ending {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Finish(reason) => reason.as_str(),
+            Self::CompletedByBudget => "completed_by_budget",
+            Self::RepetitionClosed => "repetition_closed",
+        }
+    }
+}
+
+/// All of them, in the order in which they are named.
+const ENDINGS: [Ending; 7] = [
+    Ending::Finish(FinishReason::Stop),
+    Ending::Finish(FinishReason::Length),
+    Ending::Finish(FinishReason::Repetition),
+    Ending::Finish(FinishReason::Abort),
+    Ending::Finish(FinishReason::Error),
+    Ending::CompletedByBudget,
+    Ending::RepetitionClosed,
 ];
 
 /// Counts the tokens of a request while it runs, also of answers that nobody takes to their end.
@@ -18,8 +41,8 @@ const FINISH_REASONS: [FinishReason; 5] = [
 pub struct TokenUsage {
     prompt_tokens: AtomicU64,
     completion_tokens: AtomicU64,
-    /// Bit `i` is set where an answer ended for `FINISH_REASONS[i]`.
-    finish_reasons: AtomicU8,
+    /// Bit `i` is set where an answer ended as `ENDINGS[i]` says.
+    endings: AtomicU8,
 }
 
 impl TokenUsage {
@@ -35,21 +58,21 @@ impl TokenUsage {
             .fetch_add(tokens as u64, Ordering::Relaxed);
     }
 
-    /// Notes why one of the answers ended.
-    pub(crate) fn add_finish_reason(&self, reason: FinishReason) {
-        let bits = FINISH_REASONS.iter().enumerate();
-        let bits = bits.filter(|(_, of)| **of == reason);
+    /// Notes how one of the answers ended.
+    pub(crate) fn add_ending(&self, ending: Ending) {
+        let bits = ENDINGS.iter().enumerate();
+        let bits = bits.filter(|(_, of)| **of == ending);
         let bit = bits.fold(0, |bits, (i, _)| bits | 1 << i);
-        self.finish_reasons.fetch_or(bit, Ordering::Relaxed);
+        self.endings.fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// Why the answers ended: `stop`, or `stop,length` where they ended for several reasons. `None`
-    /// before the first one ends.
+    /// How the answers ended: `stop`, or `stop,length` where they ended for several reasons. `None` before
+    /// the first one ends.
     pub fn finish_reasons(&self) -> Option<String> {
-        let bits = self.finish_reasons.load(Ordering::Relaxed);
-        let reasons = FINISH_REASONS.iter().enumerate();
-        let names = reasons.filter(|(i, _)| bits >> i & 1 == 1);
-        let names: Vec<&str> = names.map(|(_, reason)| reason.as_str()).collect();
+        let bits = self.endings.load(Ordering::Relaxed);
+        let endings = ENDINGS.iter().enumerate();
+        let names = endings.filter(|(i, _)| bits >> i & 1 == 1);
+        let names: Vec<&str> = names.map(|(_, ending)| ending.as_str()).collect();
         (!names.is_empty()).then(|| names.join(","))
     }
 
@@ -72,12 +95,15 @@ mod tests {
     fn each_reason_is_named_once() {
         let usage = TokenUsage::default();
         assert_eq!(usage.finish_reasons(), None);
-        usage.add_finish_reason(FinishReason::Length);
+        usage.add_ending(Ending::Finish(FinishReason::Length));
         assert_eq!(usage.finish_reasons().as_deref(), Some("length"));
-        for reason in FINISH_REASONS.into_iter().rev().chain([FinishReason::Stop]) {
-            usage.add_finish_reason(reason);
+        for ending in ENDINGS.into_iter().rev().chain([ENDINGS[0]]) {
+            usage.add_ending(ending);
         }
         let all = usage.finish_reasons();
-        assert_eq!(all.as_deref(), Some("stop,length,repetition,abort,error"));
+        assert_eq!(
+            all.as_deref(),
+            Some("stop,length,repetition,abort,error,completed_by_budget,repetition_closed")
+        );
     }
 }

@@ -11,6 +11,7 @@ use crate::logprobs::LogprobsProcessor;
 use crate::metrics::RequestStateStats;
 use crate::outputs::CompletionOutput;
 use crate::request_output_collector::RequestOutputCollector;
+use crate::token_usage::Ending;
 
 /// Everything that the frontend knows about one request in flight (one of `n`).
 #[derive(Debug)]
@@ -46,6 +47,24 @@ pub(super) struct RequestState {
 }
 
 impl RequestState {
+    /// True if the limit of tokens led the answer to its end, and it is whole.
+    fn is_completed_by_budget(&self) -> bool {
+        self.completed_by_budget && self.structured_output_complete == Some(true)
+    }
+
+    /// Notes how the answer ended, for whoever logs it.
+    pub(super) fn note_ending(&self, reason: FinishReason) {
+        self.queue.note_ending(Ending::Finish(reason));
+        for (is_so, ending) in [
+            (self.is_completed_by_budget(), Ending::CompletedByBudget),
+            (self.repetition_closed, Ending::RepetitionClosed),
+        ] {
+            if is_so {
+                self.queue.note_ending(ending);
+            }
+        }
+    }
+
     /// Takes a step's tokens and their logprobs, as far as a stop string lets them count. Returns why
     /// the answer is complete now, if it is.
     pub(super) fn take_tokens(
@@ -143,9 +162,7 @@ impl RequestState {
             finish_reason,
             stop_reason,
             structured_output_complete: self.structured_output_complete.filter(|_| finished),
-            structured_output_completed_by_budget: finished
-                && self.completed_by_budget
-                && self.structured_output_complete == Some(true),
+            structured_output_completed_by_budget: finished && self.is_completed_by_budget(),
             structured_output_repetition_closed: finished && self.repetition_closed,
         })
     }

@@ -5,10 +5,12 @@ use crate::detokenizer::ThinkingSplit;
 use crate::input_processor::CallersFields;
 use crate::openai::ServingError;
 use crate::test_support::{EOS, THINK_END, THINK_START, ids, output, tokenizer};
+use crate::token_usage::TokenUsage;
 
 struct Fixture {
     processor: OutputProcessor,
     queue: Arc<RequestOutputCollector>,
+    usage: Arc<TokenUsage>,
     children: Vec<EngineCoreRequest>,
 }
 
@@ -29,7 +31,9 @@ impl Fixture {
     ) -> Self {
         let mut processor = OutputProcessor::new(tokenizer());
         let delta = params.output_kind == RequestOutputKind::Delta;
-        let queue = Arc::new(RequestOutputCollector::new(delta));
+        let usage = Arc::<TokenUsage>::default();
+        let queue = RequestOutputCollector::new(delta).with_usage(Some(usage.clone()));
+        let queue = Arc::new(queue);
         let request = EngineCoreRequest {
             request_id: "r".to_owned(),
             external_req_id: Some("mine".to_owned()),
@@ -48,6 +52,7 @@ impl Fixture {
         Self {
             processor,
             queue,
+            usage,
             children,
         }
     }
@@ -473,10 +478,13 @@ fn an_answer_remembers_that_it_was_led() {
         (
             output.structured_output_completed_by_budget,
             output.structured_output_repetition_closed,
+            fixture.usage.finish_reasons().unwrap(),
         )
     };
-    assert_eq!(led(true), (true, true));
-    assert_eq!(led(false), (false, true), "it is not whole");
+    let both = "length,completed_by_budget,repetition_closed";
+    assert_eq!(led(true), (true, true, both.to_owned()));
+    let loop_alone = "length,repetition_closed".to_owned();
+    assert_eq!(led(false), (false, true, loop_alone), "it is not whole");
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn strings(random: &mut Random, size: usize) -> Value {
 }
 
 fn schema(random: &mut Random, size: usize) -> Value {
-    match random.below(7) {
+    match random.below(8) {
         0 => {
             let property = |i: usize| (format!("p{i}"), json!({"type": "string"}));
             let properties: Map<String, Value> = (0..size / 26).map(property).collect();
@@ -180,6 +180,11 @@ fn schema(random: &mut Random, size: usize) -> Value {
         }
         4 => json!({"type": "string", "pattern": regex(random, size)}),
         5 => json!({"type": "object", "description": text(random, size)}),
+        6 => {
+            let one = random.one_of(&[json!([]), json!({}), json!([[0]]), json!({"a": 0})]);
+            let one = one.clone();
+            json!({"enum": vec![one; size / 4 + 1]})
+        }
         _ => {
             let definition = |i: usize| {
                 let next = format!("#/$defs/d{}", i + 1);
@@ -238,11 +243,24 @@ fn messages(random: &mut Random, size: usize) -> Value {
             "assistant"
         }
     };
+    if random.once_in(6) {
+        let arguments = arguments(random, size / count);
+        let function = json!({"name": "f", "arguments": arguments});
+        let call = json!({"id": "c", "type": "function", "function": function});
+        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        return vec![message; count].into();
+    }
     let message = |i: usize| match random.once_in(50) {
         true => json!({"role": role(i), "content": [{"type": "text", "text": content}]}),
         false => json!({"role": role(i), "content": content}),
     };
     (0..count).map(message).collect()
+}
+
+/// A call's arguments: text of JSON with many small values.
+fn arguments(random: &mut Random, size: usize) -> String {
+    let piece = *random.one_of(&["0,", "[],", "{},", "\"\",", "[[0]],", "{\"a\":{}},"]);
+    format!("{{\"a\": [{}0]}}", piece.repeat(size / piece.len()))
 }
 
 fn tools(random: &mut Random, size: usize) -> Value {
