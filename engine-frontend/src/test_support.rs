@@ -214,12 +214,20 @@ pub(crate) fn fake_engine(max_model_len: u32) -> (AsyncLLM, FakeCore) {
 
 /// The same where it says this when it is ready.
 pub(crate) fn fake_engine_with(ready: EngineCoreReadyResponse) -> (AsyncLLM, FakeCore) {
+    fake_engine_on(ready, tokenizer())
+}
+
+/// The same with this tokenizer.
+pub(crate) fn fake_engine_on(
+    ready: EngineCoreReadyResponse,
+    tokenizer: Arc<Tokenizer>,
+) -> (AsyncLLM, FakeCore) {
     let (told_sender, told) = mpsc::unbounded_channel();
     let (outputs, outputs_receiver) = mpsc::unbounded_channel();
     let client = Arc::new(FakeClient {
         told: Mutex::new(told_sender),
         outputs: tokio::sync::Mutex::new(outputs_receiver),
     });
-    let engine = AsyncLLM::new(client, ready, tokenizer());
+    let engine = AsyncLLM::new(client, ready, tokenizer);
     (engine, FakeCore { told, outputs })
 }

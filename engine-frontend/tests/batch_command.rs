@@ -61,7 +61,15 @@ fn values_out_of_range_need_no_core() {
         let args = ["--prompt", "a", flag, value];
         assert_usage_error(&formwork_batch(&args, Stdio::null(), Stdio::piped()), flag);
     }
-    let greedy = ["--prompt", "a", "--n", "2", "--temperature", "0"];
+    let greedy = [
+        "--prompt",
+        "a",
+        "--n",
+        "2",
+        "--temperature",
+        "0",
+        "--strict-requests",
+    ];
     let output = formwork_batch(&greedy, Stdio::null(), Stdio::piped());
     assert_usage_error(&output, "--n must be 1");
 }

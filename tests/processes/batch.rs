@@ -465,7 +465,7 @@ fn what_cannot_begin_says_why_and_leaves_nothing() {
     let (code, message) = refusal(&mut with(&["--max-model-len", "9999999"]));
     assert_eq!(code, Some(1), "{message}");
     assert!(
-        message.contains("max_model_len") && message.contains("9999999"),
+        message.contains("--max-model-len") && message.contains("9999999"),
         "{message}"
     );
     let (code, message) = refusal(&mut with(&["--no-such-flag"]));

@@ -37,5 +37,8 @@ mod tests {
         );
         assert_eq!(text("the model has no dtype"), "the model has no dtype");
         assert_eq!(text("--max-model-len is it"), "--max-model-len is it");
+        let path = "models/chat_template.jinja, chat_template.jinja and chat_template/x are files";
+        assert_eq!(text(path), path);
+        assert_eq!(text("no chat_template."), "no --chat-template.");
     }
 }

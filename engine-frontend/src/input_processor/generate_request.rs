@@ -243,14 +243,19 @@ fn without_field(message: &str) -> &str {
     }
 }
 
-/// A text with another name in place of `name`, where that isn't part of a longer one.
+/// A text with another name in place of `name`, where that isn't part of a longer one, or of a path.
 pub(crate) fn replace_name(text: &str, name: &str, other: &str) -> String {
-    let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '/';
+    let is_extension = |after: &str| {
+        let extension = after.strip_prefix('.');
+        extension.is_some_and(|extension| extension.starts_with(goes_on))
+    };
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(name) {
         replaced.push_str(before);
-        let is_whole = !replaced.ends_with(goes_on) && !after.starts_with(goes_on);
+        let is_whole =
+            !replaced.ends_with(goes_on) && !after.starts_with(goes_on) && !is_extension(after);
         replaced.push_str(if is_whole { other } else { name });
         rest = after;
     }

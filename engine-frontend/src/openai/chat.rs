@@ -131,15 +131,6 @@ impl ChatCompletionRequest {
                 "logprob_token_ids needs logprobs, which shows them",
             ));
         }
-        if let Some(limit) = self.max_completion_tokens
-            && let Some(other) = self.common.max_tokens.filter(|other| *other != limit)
-        {
-            let message = format!(
-                "max_tokens and {MAX_COMPLETION_TOKENS} are one field: give one of them, not {other} and \
-                 {limit}"
-            );
-            return Err(ValidationError::about("max_tokens", message));
-        }
         if self.messages.is_empty() {
             return Err(ValidationError::field(
                 "messages",
@@ -161,6 +152,15 @@ impl ChatCompletionRequest {
             if limit == Some(0) {
                 return Err(wrong_max_tokens(name, "0"));
             }
+        }
+        if let Some(limit) = self.max_completion_tokens
+            && let Some(other) = self.common.max_tokens.filter(|other| *other != limit)
+        {
+            let message = format!(
+                "max_tokens and {MAX_COMPLETION_TOKENS} are one field: give one of them, not {other} and \
+                 {limit}"
+            );
+            return Err(ValidationError::about("max_tokens", message));
         }
         if let Some(settings) = &self.common.constraint_settings
             && self.tool_choice == ToolChoice::None

@@ -100,7 +100,6 @@ fn what_other_clients_send_by_habit_is_answered() {
 fn what_the_model_does_not_see_is_told() {
     let mut body = chat("Hi", 2);
     body["messages"][0]["name"] = json!("Ada");
-    body["reasoning_effort"] = json!("high");
     body["chat_template_kwargs"] = json!({"colour": "red"});
     body["include_warnings"] = json!(true);
     let answer = Server::shared().post("/v1/chat/completions", &body);
@@ -108,7 +107,6 @@ fn what_the_model_does_not_see_is_told() {
     let warnings = [
         "messages[0].name: the model doesn't see `name`, which the chat template doesn't write",
         "chat_template_kwargs.colour has no effect: the chat template doesn't read it",
-        "reasoning_effort has no effect: the model doesn't think",
     ];
     assert_eq!(answer.headers["x-formwork-warnings"], warnings.join("; "));
     assert_eq!(answer.json()["warnings"], json!(warnings));

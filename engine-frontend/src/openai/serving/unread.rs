@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::openai::{DefaultSamplingParams, ResponsesRequest};
-    use crate::test_support::fake_engine;
+    use crate::test_support::{fake_engine, fake_engine_on, ready, tokenizer_with};
 
     fn serving() -> OpenAIServing {
         let (engine, _core) = fake_engine(64);
@@ -168,6 +168,24 @@ mod tests {
             "chat_template_kwargs": {"colour": "red"},
         });
         assert_eq!(warnings(body), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn an_effort_of_a_model_that_does_not_think_is_told() {
+        let tokenizer = tokenizer_with("[256, 257]", false);
+        let (engine, _core) = fake_engine_on(ready(64), tokenizer);
+        let defaults = DefaultSamplingParams::default();
+        let serving = OpenAIServing::new(Arc::new(engine), vec!["m".to_owned()], defaults);
+        let warnings = |effort: &str| {
+            let body =
+                json!({"messages": [{"role": "user", "content": "a"}], "reasoning_effort": effort});
+            let mut request = ChatCompletionRequest::from_json(body).unwrap();
+            serving.warn_of_unread(&mut request);
+            request.common.warnings.texts()
+        };
+        assert_eq!(warnings("none"), [""; 0]);
+        let told = "reasoning_effort has no effect: the model doesn't think";
+        assert_eq!(warnings("high"), [told]);
     }
 
     #[tokio::test]
