@@ -181,8 +181,8 @@ fn schema(random: &mut Random, size: usize) -> Value {
         4 => json!({"type": "string", "pattern": regex(random, size)}),
         5 => json!({"type": "object", "description": text(random, size)}),
         6 => {
-            let one = random.one_of(&[json!([]), json!({}), json!([[0]]), json!({"a": 0})]);
-            let one = one.clone();
+            let ones = [json!([]), json!({}), json!([[0]]), json!({"a": 0})];
+            let one = random.one_of(&ones).clone();
             json!({"enum": vec![one; size / 4 + 1]})
         }
         _ => {
