@@ -36,7 +36,6 @@ mod answer_budget;
 mod arg_utils;
 mod async_llm;
 mod cancel_on_drop;
-mod did_you_mean;
 mod error;
 mod input_processor;
 mod json_problem;

@@ -71,6 +71,7 @@
 mod automaton;
 mod bitmask;
 mod compiler;
+mod did_you_mean;
 mod earley;
 mod engine;
 mod error;
@@ -92,6 +93,7 @@ pub use bitmask::{
     BITS_PER_WORD, allocate_token_bitmask, apply_token_bitmask_inplace, bitmask_words,
 };
 pub use compiler::{GrammarCompiler, RenewError};
+pub use did_you_mean::did_you_mean;
 pub use error::{CompileError, MatcherError};
 pub use grammar::CompiledGrammar;
 pub use json::{Draft, Whitespace};

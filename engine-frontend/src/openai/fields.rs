@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::ignored_fields::{self, Api};
 use super::warnings::Warnings;
-use crate::did_you_mean::did_you_mean;
 use crate::error::ValidationError;
 use crate::json_problem::{json_problem, number_text};
+use structured_output::did_you_mean;
 
 /// Names under which clients of other servers send a constraint on the output.
 const CONSTRAINT_FIELDS: &[&str] = &[

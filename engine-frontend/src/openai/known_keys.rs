@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::did_you_mean::did_you_mean;
 use crate::error::{ValidationError, cut_short};
+use structured_output::did_you_mean;
 
 /// A message of a chat request.
 pub(super) const MESSAGE: &[&str] = &[

@@ -14,10 +14,10 @@ use self::nested_schemas::{warn_of_grammar, warn_of_tag};
 use super::fields::{Fields, parse};
 use super::known_keys;
 use super::warnings::Warnings;
-use crate::did_you_mean::did_you_mean;
 use crate::error::ValidationError;
 use crate::input_processor::ConstraintPart;
 use crate::structured_outputs::BackendOptions;
+use structured_output::did_you_mean;
 
 /// The fields of `structured_outputs`.
 const FIELDS: [&str; 14] = [

@@ -4,9 +4,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
-use structured_output::Draft;
-
-use crate::did_you_mean::did_you_mean;
+use structured_output::{Draft, did_you_mean};
 
 /// Keywords that hold one schema, or a list of them.
 const SCHEMAS: [&str; 16] = [

@@ -10,6 +10,15 @@ fn what_is_wrong_with_a_structural_tag_is_told_with_its_pointer() {
     let cases = [
         ("{", "structural tag, at `#`: line 1, column 2: "),
         ("{}", "at `#`: the field `format` is missing"),
+        // A field that is mistyped is named.
+        (
+            r#"{"fromat": {"type": "any_text"}}"#,
+            "at `#`: the field `format` is missing; is `fromat` meant to be it?",
+        ),
+        (
+            r#"{"format": {"type": "tag", "begn": "a", "content": {"type": "any_text"}, "end": "b"}}"#,
+            "at `#/format`: the field `begin` is missing; is `begn` meant to be it?",
+        ),
         (
             r#"{"format": {"type": "x"}}"#,
             "at `#/format/type`: `type` is `x`, which is no format: formats are `const_string`, `json_schema`, ",

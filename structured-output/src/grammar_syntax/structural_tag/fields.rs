@@ -3,6 +3,7 @@
 use super::super::ast::TokenSet;
 use super::super::cursor::cut;
 use super::TagError;
+use crate::did_you_mean::did_you_mean;
 use crate::json::Value;
 
 /// An object that is being read.
@@ -57,7 +58,20 @@ impl<'a> Fields<'a> {
     pub(super) fn required(&mut self, name: &str) -> Result<&'a Value, TagError> {
         match self.nullable(name) {
             Some(value) => Ok(value),
-            None => refuse(self.pointer, format!("the field `{name}` is missing")),
+            None => refuse(self.pointer, self.missing(name)),
+        }
+    }
+
+    /// The message for a field that is missing, with the field that may be it, mistyped.
+    pub(super) fn missing(&self, name: &str) -> String {
+        let left = self.members.iter().zip(&self.taken);
+        let mut left = left.filter_map(|((other, _), taken)| (!taken).then_some(other));
+        match left.find(|other| did_you_mean(other, [name]).is_some()) {
+            Some(other) => format!(
+                "the field `{name}` is missing; is `{}` meant to be it?",
+                cut(other)
+            ),
+            None => format!("the field `{name}` is missing"),
         }
     }
 

@@ -151,7 +151,7 @@ impl Parser<'_> {
         let root = match format {
             Some(Value::Null) | None if has_structures => self.structures(&mut fields)?,
             Some(format) => self.format(format, "/format", &Ends::default())?,
-            None => return refuse("", "the field `format` is missing"),
+            None => return refuse("", fields.missing("format")),
         };
         fields.finish()?;
         Ok(root)

@@ -5,10 +5,7 @@ const MAX_NAME_BYTES: usize = 64;
 
 /// The known name closest to `name`: equal but for case and underscores, or at most two letters away (one
 /// letter in a name of up to four). Costs the product of the lengths per known name.
-pub(crate) fn did_you_mean<'a>(
-    name: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > MAX_NAME_BYTES {
         return None;
     }
