@@ -44,7 +44,7 @@ struct Decoder {
 }
 
 /// Tells a model's thinking from its answer, token by token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThinkingSplit {
     /// Opens thinking. Where the output may begin with it, it is its first token.
     pub start_token_id: u32,
@@ -52,13 +52,19 @@ pub struct ThinkingSplit {
     pub end_token_id: u32,
     /// Whether thinking has ended; `None` where it may yet begin.
     pub ended: Option<bool>,
+    /// Tokens that the engine puts between thinking and the answer, see
+    /// [`ThinkingTokens::separator_token_ids`](protocol::ThinkingTokens::separator_token_ids); those before
+    /// `num_separating` have come.
+    pub separator_token_ids: Arc<[u32]>,
+    /// How many tokens of the separator have come; all of them where none is to come.
+    pub num_separating: usize,
 }
 
 /// What a token belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Reasoning,
-    /// One of the two tokens around thinking.
+    /// One of the tokens around thinking.
     Marker,
     Content,
 }
@@ -68,9 +74,17 @@ impl ThinkingSplit {
     fn push(&mut self, token_id: u32, index: usize) -> Part {
         let opens = index == 0 && token_id == self.start_token_id;
         match self.ended {
-            Some(true) => Part::Content,
+            Some(true) if self.separator_token_ids.get(self.num_separating) == Some(&token_id) => {
+                self.num_separating += 1;
+                Part::Marker
+            }
+            Some(true) => {
+                self.num_separating = self.separator_token_ids.len();
+                Part::Content
+            }
             None if !opens => {
                 self.ended = Some(true);
+                self.num_separating = self.separator_token_ids.len();
                 Part::Content
             }
             Some(false) if token_id == self.end_token_id => {
@@ -282,7 +296,10 @@ impl IncrementalDetokenizer {
 
     /// A character whose end never came.
     fn finish_text(&mut self) {
-        let is_thinking = self.thinking.is_some_and(|t| t.ended == Some(false));
+        let is_thinking = self
+            .thinking
+            .as_ref()
+            .is_some_and(|t| t.ended == Some(false));
         if let Some(decoder) = &mut self.decoder {
             decoder.stream.finish(if is_thinking {
                 &mut self.reasoning_text

@@ -286,6 +286,7 @@ impl InputProcessor {
         let prompt_len = self.verify_prompt(&token_ids)?;
         self.complete_for_prompt(&mut params, prompt_len)?;
         let constrained_from_the_start = self.complete_thinking(&mut params, reasoning_ended)?;
+        let is_constrained = params.structured_outputs.is_some();
         let thinking = self
             .reasoning
             .as_ref()
@@ -310,7 +311,7 @@ impl InputProcessor {
             // A constraint that holds inside thinking leaves nothing to tell apart.
             thinking: thinking
                 .filter(|_| !constrained_from_the_start)
-                .map(|reasoning| reasoning.split(reasoning_ended)),
+                .map(|reasoning| reasoning.split(reasoning_ended, is_constrained)),
             stop_strings,
         })
     }

@@ -33,6 +33,15 @@ pub(crate) fn tokenizer() -> Arc<Tokenizer> {
 
 /// The same with other end-of-text ids in `generation_config.json`, or without thinking.
 pub(crate) fn tokenizer_with(eos_token_ids: &str, thinking: bool) -> Arc<Tokenizer> {
+    tokenizer_of(eos_token_ids, thinking, CHAT_TEMPLATE)
+}
+
+/// One that thinks, with this chat template.
+pub(crate) fn tokenizer_with_template(chat_template: &str) -> Arc<Tokenizer> {
+    tokenizer_of("[256, 257]", true, chat_template)
+}
+
+fn tokenizer_of(eos_token_ids: &str, thinking: bool, chat_template: &str) -> Arc<Tokenizer> {
     let vocab: serde_json::Map<String, serde_json::Value> = (0..=255_u8)
         .map(|byte| (byte_level_char(byte).to_string(), byte.into()))
         .collect();
@@ -65,7 +74,7 @@ pub(crate) fn tokenizer_with(eos_token_ids: &str, thinking: bool) -> Arc<Tokeniz
             "tokenizer_config.json",
             r#"{"eos_token": "</s>"}"#.to_owned(),
         ),
-        ("chat_template.jinja", CHAT_TEMPLATE.to_owned()),
+        ("chat_template.jinja", chat_template.to_owned()),
         ("generation_config.json", generation_config),
     ];
     let files: Vec<(&str, &[u8])> = files

@@ -147,12 +147,16 @@ pub enum RequestOutputKind {
 }
 
 /// The token sequences around a model's thinking, such as `<think>` and `</think>`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ThinkingTokens {
     /// Opens thinking.
     pub start_token_ids: Vec<u32>,
     /// Closes thinking; forced when the budget is spent.
     pub end_token_ids: Vec<u32>,
+    /// Come between thinking and a constrained answer, such as the line ends of `</think>\n\n`: where the
+    /// model was trained to write them, a constraint that begins at once keeps it from its answer. Part of
+    /// neither.
+    pub separator_token_ids: Vec<u32>,
 }
 
 /// When an output counts as repeating itself: its tail is the same pattern `min_count` times.

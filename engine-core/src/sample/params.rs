@@ -158,7 +158,8 @@ fn thinking(params: &SamplingParams, vocab: VocabSizes) -> Result<(), String> {
         }
         token_ids(name, sequence, vocab)?;
     }
-    Ok(())
+    let separator = &tokens.separator_token_ids;
+    token_ids("thinking_tokens.separator_token_ids", separator, vocab)
 }
 
 #[cfg(test)]
@@ -184,6 +185,7 @@ mod tests {
         Some(ThinkingTokens {
             start_token_ids: start.to_vec(),
             end_token_ids: end.to_vec(),
+            ..ThinkingTokens::default()
         })
     }
 
@@ -320,6 +322,12 @@ mod tests {
             ("thinking_tokens.end_token_ids", |p| {
                 p.thinking_token_budget = Some(1);
                 p.thinking_tokens = thinking_tokens(&[1], &[100]);
+            }),
+            ("thinking_tokens.separator_token_ids", |p| {
+                p.thinking_tokens = Some(ThinkingTokens {
+                    separator_token_ids: vec![100],
+                    ..thinking_tokens(&[1], &[2]).unwrap()
+                });
             }),
         ];
         for (name, change) in cases {

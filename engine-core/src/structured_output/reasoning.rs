@@ -15,6 +15,8 @@ pub(super) enum Phase {
     Opening(usize),
     /// Thinking, followed up to the tokens that close it.
     Thinking(SequenceMatcher),
+    /// The tokens between thinking and the answer, this many of them taken.
+    Separating(usize),
     /// The constrained text.
     Answer,
 }
@@ -52,7 +54,7 @@ impl Reasoning {
         self.tokens().map_or(&[], |tokens| &tokens.start_token_ids)
     }
 
-    /// How many tokens open thinking and close it at once.
+    /// How many tokens open thinking, close it at once and lead to the answer.
     pub(super) fn num_start_and_end_tokens(&self) -> u32 {
         self.start_token_ids().len() as u32 + self.num_end_tokens()
     }
@@ -62,9 +64,15 @@ impl Reasoning {
         self.tokens().map_or(&[], |tokens| &tokens.end_token_ids)
     }
 
-    /// How many tokens close thinking.
+    /// The tokens between thinking and the answer; often none.
+    pub(super) fn separator_token_ids(&self) -> &[u32] {
+        self.tokens()
+            .map_or(&[], |tokens| &tokens.separator_token_ids)
+    }
+
+    /// How many tokens close thinking and lead to the answer.
     pub(super) fn num_end_tokens(&self) -> u32 {
-        self.end_token_ids().len() as u32
+        (self.end_token_ids().len() + self.separator_token_ids().len()) as u32
     }
 
     /// Most tokens that have to come before the answer can begin.
@@ -73,6 +81,7 @@ impl Reasoning {
             Phase::Undecided | Phase::Answer => 0,
             Phase::Opening(taken) => self.num_start_and_end_tokens() - taken as u32,
             Phase::Thinking(_) => self.num_end_tokens(),
+            Phase::Separating(taken) => (self.separator_token_ids().len() - taken) as u32,
         }
     }
 
@@ -81,6 +90,14 @@ impl Reasoning {
         self.phase = match end_matcher(&self.params) {
             Some(end) if taken == self.start_token_ids().len() => Phase::Thinking(end),
             _ => Phase::Opening(taken),
+        };
+    }
+
+    /// Goes on behind thinking, `taken` tokens of what separates it from the answer taken.
+    pub(super) fn separate(&mut self, taken: usize) {
+        self.phase = match taken < self.separator_token_ids().len() {
+            true => Phase::Separating(taken),
+            false => Phase::Answer,
         };
     }
 }

@@ -218,6 +218,13 @@ impl StructuredOutputRequest {
                     |&token_id| TokenMask::Only(token_id),
                 ))
             }
+            Phase::Separating(taken) => {
+                let separator = self.reasoning.separator_token_ids();
+                match separator.get(*taken) {
+                    Some(&token_id) => Ok(TokenMask::Only(token_id)),
+                    None => self.answer_mask(tokens_left).map(TokenMask::of),
+                }
+            }
             Phase::Thinking(end) => {
                 let closing = self.reasoning.num_end_tokens();
                 let needed = self.min_tokens.after(closing).number();
@@ -330,8 +337,16 @@ impl StructuredOutputRequest {
                     return Ok(Accepted::Refused);
                 }
                 if end.advance(token_id) {
-                    self.reasoning.phase = Phase::Answer;
+                    self.reasoning.separate(0);
                 }
+                Ok(Accepted::Yes)
+            }
+            Phase::Separating(taken) => {
+                let taken = *taken;
+                if self.reasoning.separator_token_ids().get(taken) != Some(&token_id) {
+                    return Ok(Accepted::Refused);
+                }
+                self.reasoning.separate(taken + 1);
                 Ok(Accepted::Yes)
             }
         }
@@ -443,7 +458,7 @@ impl StructuredOutputRequest {
                     && (self.grammar.is_completed() || self.grammar.has_forced_byte()?)
             }
             Phase::Undecided => false,
-            Phase::Opening(_) | Phase::Thinking(_) => true,
+            Phase::Opening(_) | Phase::Thinking(_) | Phase::Separating(_) => true,
         };
         if !may_be_forced {
             return Ok(None);

@@ -209,6 +209,7 @@ impl Engine {
         ThinkingTokens {
             start_token_ids: id("<think>"),
             end_token_ids: id("</think>"),
+            ..ThinkingTokens::default()
         }
     }
 }

@@ -70,6 +70,37 @@ fn the_constraint_begins_where_thinking_ends() {
     }
 }
 
+/// Line ends between thinking and the answer are forced, count as tokens, and leave the constraint as it is.
+#[test]
+fn a_separator_stands_between_thinking_and_the_answer() {
+    let mut engine = Engine::new(&Setup::default());
+    let separator = engine.tokenizer.encode("\n\n", false).unwrap();
+    let requests: Vec<_> = (1..24)
+        .map(|max_tokens| {
+            let params = seeded(u64::from(max_tokens), max_tokens);
+            let mut request = request(&engine, &max_tokens.to_string(), Some(false), params);
+            let thinking = request.sampling_params.thinking_tokens.as_mut().unwrap();
+            thinking.separator_token_ids.clone_from(&separator);
+            request
+        })
+        .collect();
+    let fewest = 2 + separator.len();
+    for (max_tokens, answer) in engine.run(&requests) {
+        let max_tokens: usize = max_tokens.parse().unwrap();
+        if max_tokens < fewest {
+            let message = answer.error.unwrap().message;
+            let says = format!("fit in {fewest} tokens");
+            assert!(message.contains(&says), "{message}");
+            continue;
+        }
+        let (_, text) = split(&engine, &answer);
+        let text = text.unwrap();
+        let number = text.strip_prefix("\n\n").unwrap();
+        assert!(is_number(number), "{max_tokens}: {text:?}");
+        assert_eq!(answer.complete, Some(true));
+    }
+}
+
 #[test]
 fn thinking_that_ended_or_is_constrained_too_is_no_thinking() {
     let mut engine = Engine::new(&Setup::default());

@@ -538,6 +538,8 @@ fn thinking(ended: Option<bool>, params: SamplingParams) -> Fixture {
             start_token_id: THINK_START,
             end_token_id: THINK_END,
             ended,
+            separator_token_ids: Arc::default(),
+            num_separating: 0,
         });
     })
 }
@@ -566,6 +568,33 @@ fn an_answer_without_time_to_think_has_all_its_tokens() {
     let completion = &fixture.next().unwrap().outputs[0];
     assert_eq!(completion.text, "<think>yes");
     assert_eq!(completion.reasoning, None);
+}
+
+#[test]
+fn what_separates_thinking_from_an_answer_is_part_of_neither() {
+    for (ended, text, content) in [
+        (Some(false), "hm>  yes", "yes"),
+        // Only behind thinking, and no more of it than that.
+        (Some(false), "hm>  a  b", "a  b"),
+        (Some(false), "hm>   b", " b"),
+        (Some(false), "hm> a  b", "a  b"),
+        (None, "<hm>  yes", "yes"),
+        (None, "  yes", "  yes"),
+    ] {
+        let params = kind(RequestOutputKind::FinalOnly);
+        let mut fixture = Fixture::with_inputs("", params, |inputs| {
+            inputs.thinking = Some(ThinkingSplit {
+                start_token_id: THINK_START,
+                end_token_id: THINK_END,
+                ended,
+                separator_token_ids: [0x20, 0x20].into(),
+                num_separating: 0,
+            });
+        });
+        fixture.feed(marked(text, Some(FinishReason::Length)));
+        let completion = &fixture.next().unwrap().outputs[0];
+        assert_eq!(completion.text, content, "{text}");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Where a prompt leaves the model's thinking.
 
+use std::sync::Arc;
+
 use protocol::ThinkingTokens;
 use serde::Deserialize;
-use serde_json::Value;
-use tokenizer::{ChatTemplate, Tokenizer};
+use serde_json::{Map, Value, json};
+use tokenizer::{ChatTemplate, ChatTemplateRequest, Tokenizer};
 
 use crate::detokenizer::ThinkingSplit;
 
@@ -32,6 +34,8 @@ pub struct Reasoning {
     markers: ThinkingMarkers,
     start_token_id: u32,
     end_token_id: u32,
+    /// What the model's chat template writes between thinking and an answer.
+    separator_token_ids: Arc<[u32]>,
 }
 
 impl Reasoning {
@@ -40,6 +44,7 @@ impl Reasoning {
         Some(Self {
             start_token_id: tokenizer.token_to_id(&markers.start)?,
             end_token_id: tokenizer.token_to_id(&markers.end)?,
+            separator_token_ids: separator(tokenizer, &markers.end).unwrap_or_default(),
             markers: markers.clone(),
         })
     }
@@ -49,15 +54,26 @@ impl Reasoning {
         ThinkingTokens {
             start_token_ids: vec![self.start_token_id],
             end_token_ids: vec![self.end_token_id],
+            separator_token_ids: self.separator_token_ids.to_vec(),
         }
     }
 
-    /// How an output's thinking is told apart, where the prompt leaves it like this.
-    pub fn split(&self, ended: Option<bool>) -> ThinkingSplit {
+    /// How an output's thinking is told apart, where the prompt leaves it like this. Only a constrained
+    /// answer is sure to come after a separator: a free one begins behind the marker, as in vLLM.
+    pub fn split(&self, ended: Option<bool>, is_constrained: bool) -> ThinkingSplit {
+        let separator_token_ids = match is_constrained {
+            true => Arc::clone(&self.separator_token_ids),
+            false => Arc::default(),
+        };
         ThinkingSplit {
             start_token_id: self.start_token_id,
             end_token_id: self.end_token_id,
             ended,
+            num_separating: match ended {
+                Some(true) => separator_token_ids.len(),
+                _ => 0,
+            },
+            separator_token_ids,
         }
     }
 
@@ -112,6 +128,37 @@ impl Reasoning {
     }
 }
 
+/// The tokens that a model's chat template writes between the end of thinking and an answer: mostly line
+/// ends. They stand in the answer's opening where thinking is switched off, or in an answer of an earlier
+/// turn with its thinking. `None` where no template shows them.
+fn separator(tokenizer: &Tokenizer, end: &str) -> Option<Arc<[u32]>> {
+    const TEXT: &str = "formwork-probe";
+    let template = tokenizer.chat_templates().select(false).ok()?;
+    let question = json!({"role": "user", "content": "a"});
+    let answer = json!({"role": "assistant", "content": TEXT, "reasoning_content": "b"});
+    let switched_off = Map::from_iter([("enable_thinking".to_owned(), json!(false))]);
+    let opening = template.render(&ChatTemplateRequest {
+        messages: &[question.clone()],
+        chat_template_kwargs: Some(&switched_off),
+        add_generation_prompt: true,
+        ..ChatTemplateRequest::default()
+    });
+    let turn = template.render(&ChatTemplateRequest {
+        messages: &[question, answer],
+        ..ChatTemplateRequest::default()
+    });
+    let after_end = |text: &str| Some(text.rsplit_once(end)?.1.to_owned());
+    let before_answer = |text: &str| after_end(text.split_once(TEXT)?.0);
+    let is_space = |text: &String| !text.is_empty() && text.trim().is_empty();
+    let opening = opening.ok().and_then(|text| after_end(&text));
+    let turn = turn.ok().and_then(|text| before_answer(&text));
+    let text = [opening, turn].into_iter().flatten().find(is_space)?;
+    // Behind the marker, since some tokenizers write the beginning of a text in another way.
+    let token_ids = tokenizer.encode(&format!("{end}{text}"), false).ok()?;
+    let (first, separator) = token_ids.split_first()?;
+    (Some(*first) == tokenizer.token_to_id(end)).then(|| separator.into())
+}
+
 /// What `text` has after the beginning that it shares with `other`; where `other` goes on in
 /// another way, `margin` bytes of the beginning too, since they may be part of a marker.
 fn after_common_start<'a>(text: &'a str, other: &str, margin: usize) -> &'a str {
@@ -131,7 +178,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::test_support::{THINK_END, THINK_START, tokenizer, tokenizer_with};
+    use crate::test_support::{
+        THINK_END, THINK_START, tokenizer, tokenizer_with, tokenizer_with_template,
+    };
 
     fn reasoning() -> Reasoning {
         Reasoning::new(&tokenizer(), &ThinkingMarkers::default()).unwrap()
@@ -143,6 +192,51 @@ mod tests {
         assert_eq!(
             Reasoning::new(&tokenizer_with("[256]", false), &markers),
             None
+        );
+    }
+
+    #[test]
+    fn the_separator_is_what_templates_write_behind_thinking() {
+        let separator = |template: &str| {
+            let tokenizer = tokenizer_with_template(template);
+            let reasoning = Reasoning::new(&tokenizer, &ThinkingMarkers::default()).unwrap();
+            reasoning.separator_token_ids.to_vec()
+        };
+        let off = "{% if add_generation_prompt and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}";
+        assert_eq!(
+            separator(&format!("{{{{ messages[0].content }}}}{off}")),
+            [10, 10]
+        );
+        let turns = "{% for m in messages %}{% if m.reasoning_content %}<think>{{ m.reasoning_content }}\
+                     </think>\n{% endif %}{{ m.content }}{% endfor %}";
+        assert_eq!(separator(turns), [10]);
+        // Nothing between, no thinking, and an answer that begins in words.
+        for template in [
+            "{{ messages[0].content }}<think></think>",
+            "{{ messages[0].content }}",
+            "{{ messages[0].content }}<think></think>So",
+            "{{ raise_exception('no') }}",
+        ] {
+            assert_eq!(separator(template), [0; 0], "{template}");
+        }
+    }
+
+    #[test]
+    fn only_constrained_answers_are_separated() {
+        let mut reasoning = reasoning();
+        reasoning.separator_token_ids = [10, 10].into();
+        assert_eq!(reasoning.thinking_tokens().separator_token_ids, [10, 10]);
+        let split = reasoning.split(Some(false), true);
+        assert_eq!(
+            (&split.separator_token_ids[..], split.num_separating),
+            (&[10, 10][..], 0)
+        );
+        assert_eq!(reasoning.split(Some(true), true).num_separating, 2);
+        assert!(
+            reasoning
+                .split(Some(false), false)
+                .separator_token_ids
+                .is_empty()
         );
     }
 

@@ -257,8 +257,12 @@ fn sampling_params() -> impl Strategy<Value = SamplingParams> {
         bad_words: shared(vec(text(), 0..4)),
         bad_words_token_ids: shared(vec(token_ids(), 0..4)),
         thinking_token_budget: any::<Option<u32>>(),
-        thinking_tokens: of((token_ids(), token_ids()).prop_map(
-            |(start_token_ids, end_token_ids)| ThinkingTokens { start_token_ids, end_token_ids },
+        thinking_tokens: of((token_ids(), token_ids(), token_ids()).prop_map(
+            |(start_token_ids, end_token_ids, separator_token_ids)| ThinkingTokens {
+                start_token_ids,
+                end_token_ids,
+                separator_token_ids,
+            },
         )),
         structured_outputs: of(structured_outputs().prop_map(Shared::from)),
         repetition_detection: of(any::<(u32, u32, u32)>().prop_map(

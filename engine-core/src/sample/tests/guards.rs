@@ -53,6 +53,7 @@ fn the_grammar_wins_over_every_other_mask() {
             thinking_tokens: Some(ThinkingTokens {
                 start_token_ids: vec![3],
                 end_token_ids: vec![0],
+                ..ThinkingTokens::default()
             }),
             ..greedy()
         },

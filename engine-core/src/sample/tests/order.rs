@@ -125,6 +125,7 @@ fn a_spent_thinking_budget_overrules_bias_and_penalties() {
         thinking_tokens: Some(ThinkingTokens {
             start_token_ids: vec![1],
             end_token_ids: vec![2],
+            ..ThinkingTokens::default()
         }),
         ..greedy()
     };

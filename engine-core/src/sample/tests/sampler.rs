@@ -131,6 +131,7 @@ fn the_end_of_thinking_is_forced_token_by_token() {
         thinking_tokens: Some(ThinkingTokens {
             start_token_ids: vec![7, 8],
             end_token_ids: vec![5, 6],
+            ..ThinkingTokens::default()
         }),
         ..greedy()
     };
@@ -157,6 +158,7 @@ fn a_close_that_the_model_began_is_completed() {
         thinking_tokens: Some(ThinkingTokens {
             start_token_ids: vec![7],
             end_token_ids: vec![5, 5, 6],
+            ..ThinkingTokens::default()
         }),
         ..greedy()
     };
@@ -220,6 +222,7 @@ fn any_params() -> impl Strategy<Value = SamplingParams> {
                     thinking_tokens: Some(ThinkingTokens {
                         start_token_ids: vec![0],
                         end_token_ids: vec![3, 4],
+                        ..ThinkingTokens::default()
                     }),
                     logprobs,
                     ..Default::default()

@@ -140,6 +140,7 @@ fn who_has_no_time_to_think_is_told_so() {
         params.thinking_tokens = Some(ThinkingTokens {
             start_token_ids: vec![1],
             end_token_ids: vec![2],
+            ..ThinkingTokens::default()
         });
         admitted(params).0[0].no_time_to_think
     };
