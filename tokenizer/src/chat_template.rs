@@ -68,7 +68,7 @@ pub struct ChatTemplate {
 }
 
 /// Keys of messages, with a text each, that a template may mention without writing a message's.
-const PROBED_KEYS: [&str; 3] = ["name", "reasoning", "reasoning_content"];
+const PROBED_KEYS: [&str; 4] = ["name", "reasoning", "reasoning_content", "thinking"];
 
 impl ChatTemplate {
     /// Compiles a template of at most 256 KiB. `special_tokens` are further variables, such as
@@ -109,6 +109,11 @@ impl ChatTemplate {
         self.program.borrow_owner().contains(text)
     }
 
+    /// Whether the template's source has this name as a word of its own: a variable, say.
+    pub fn mentions_name(&self, name: &str) -> bool {
+        mentions_name(self.program.borrow_owner(), name)
+    }
+
     /// False if `key` of a user's or the assistant's message never gets into a prompt: the template's source
     /// doesn't have it, or a conversation that has it renders without.
     pub fn reads_key(&self, key: &str) -> bool {
@@ -117,7 +122,7 @@ impl ChatTemplate {
             keys.retain(|key| !self.writes_key(key));
             keys
         });
-        self.mentions(key) && !unread.contains(&key)
+        self.mentions_name(key) && !unread.contains(&key)
     }
 
     /// Whether a conversation's prompt has the text of this key of its messages; also if it can't be rendered.
@@ -185,6 +190,16 @@ impl ChatTemplate {
             parts: writes(Value::from(vec![part])),
         }
     }
+}
+
+/// Whether a template's source has this name as a word of its own, and not as a part of a longer one.
+pub fn mentions_name(source: &str, name: &str) -> bool {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let bytes = source.as_bytes();
+    source.match_indices(name).any(|(start, _)| {
+        let before = start.checked_sub(1).and_then(|at| bytes.get(at));
+        !is_part(before) && !is_part(bytes.get(start + name.len()))
+    })
 }
 
 /// The chat templates of a model: none, one, or several by name.

@@ -48,7 +48,9 @@ mod token_bytes;
 mod tokenizer;
 mod word_ends;
 
-pub use chat_template::{ChatTemplate, ChatTemplateError, ChatTemplateRequest, ChatTemplates};
+pub use chat_template::{
+    ChatTemplate, ChatTemplateError, ChatTemplateRequest, ChatTemplates, mentions_name,
+};
 pub use config::GenerationConfig;
 pub use decode_stream::DecodeStream;
 pub use error::TokenizerError;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
-use crate::structured_outputs::without_hint;
+use crate::structured_outputs::{said_of, without_hint};
 use crate::tokenizer_threads::LARGE;
 
 /// What the model is asked to continue.
@@ -184,14 +184,8 @@ impl CallersFields {
                 None => (self.constraint.as_str(), message),
             },
         };
-        // The field may say already what the constraint is.
-        let is_told = field.ends_with("grammar");
-        let message = message
-            .strip_prefix("grammar, ")
-            .filter(|_| is_told)
-            .unwrap_or(&message);
         ValidationError {
-            message: format!("{field}: {message}"),
+            message: format!("{field}: {}", said_of(field, &message)),
             parameter: Some(field.to_owned()),
             value: None,
         }

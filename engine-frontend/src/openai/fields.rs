@@ -91,8 +91,7 @@ impl Fields {
         &mut self,
         name: &'static str,
     ) -> Result<T, ValidationError> {
-        self.take(name)?
-            .ok_or_else(|| ValidationError::about(name, format!("{name} is missing")))
+        self.take(name)?.ok_or_else(|| missing(name))
     }
 
     /// Takes a field that this engine doesn't honour; it may only say `off`. `instead` is for whoever
@@ -142,6 +141,25 @@ impl Fields {
         let message = format!("unknown field {name}; {hint}");
         Err(ValidationError::about(name, message))
     }
+}
+
+/// Checks the type of an object's field that says nothing else here; absent and null are right.
+pub(super) fn check_type<T: DeserializeOwned>(
+    field: &str,
+    name: &str,
+    map: &Map<String, Value>,
+) -> Result<(), ValidationError> {
+    match map.get(name) {
+        Some(value) if !value.is_null() => {
+            parse::<T>(&format!("{field}.{name}"), value.clone()).map(|_| ())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A field that must be there is not.
+pub(super) fn missing(name: &str) -> ValidationError {
+    ValidationError::about(name, format!("{name} is missing"))
 }
 
 /// Turns JSON into a type; the error names the field.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
-use super::fields::{Fields, parse};
+use super::fields::{Fields, missing, parse};
 use super::structured_outputs::{self, ConstraintSettings, RequestConstraint};
 use super::warnings::Warnings;
 use super::{ignored_fields, known_keys, llama_cpp};
@@ -350,11 +350,13 @@ fn take_n(fields: &mut Fields) -> Result<Option<u32>, ValidationError> {
     let Some(value) = fields.take::<Value>("n")? else {
         return Ok(None);
     };
-    match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
+    let n = value.as_u64().and_then(|n| u32::try_from(n).ok());
+    match n.filter(|n| (1..=MAX_N_SEQUENCES).contains(n)) {
         Some(n) => Ok(Some(n)),
         None => {
             let got = cut_short(&number_text(&value));
-            let message = format!("n must be between 1 and {MAX_N_SEQUENCES}, got {got}");
+            let message =
+                format!("n must be a whole number between 1 and {MAX_N_SEQUENCES}, got {got}");
             Err(ValidationError::field("n", got, message))
         }
     }
@@ -513,19 +515,25 @@ fn take_logit_bias(fields: &mut Fields) -> Result<Shared<[(u32, f32)]>, Validati
 fn take_repetition_detection(
     fields: &mut Fields,
 ) -> Result<Option<RepetitionDetection>, ValidationError> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Spelling {
-        max_pattern_size: u32,
-        #[serde(default)]
-        min_pattern_size: u32,
-        #[serde(default)]
-        min_count: u32,
-    }
-    let spelled: Option<Spelling> = fields.take("repetition_detection")?;
-    Ok(spelled.map(|s| RepetitionDetection {
-        max_pattern_size: s.max_pattern_size,
-        min_pattern_size: s.min_pattern_size,
-        min_count: s.min_count,
+    const FIELD: &str = "repetition_detection";
+    const KEYS: [&str; 3] = ["max_pattern_size", "min_pattern_size", "min_count"];
+    let Some(object) = fields.take::<Map<String, Value>>(FIELD)? else {
+        return Ok(None);
+    };
+    known_keys::check(FIELD, &object, &KEYS)?;
+    let take = |key: &str| match object.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => parse::<u32>(&format!("{FIELD}.{key}"), value.clone()).map(Some),
+    };
+    let required = |key: &str| take(key)?.ok_or_else(|| missing(&format!("{FIELD}.{key}")));
+    let max_pattern_size = required("max_pattern_size")?;
+    Ok(Some(RepetitionDetection {
+        max_pattern_size,
+        min_pattern_size: take("min_pattern_size")?.unwrap_or(0),
+        // A size of 0 turns it off, and then the others say nothing.
+        min_count: match max_pattern_size {
+            0 => take("min_count")?.unwrap_or(0),
+            _ => required("min_count")?,
+        },
     }))
 }

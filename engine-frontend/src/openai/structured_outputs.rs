@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 pub(super) use self::nested_schemas::warn_of_schema;
 use self::nested_schemas::{warn_of_grammar, warn_of_tag};
-use super::fields::{Fields, parse};
+use super::fields::{Fields, check_type, missing, parse};
 use super::known_keys;
 use super::warnings::Warnings;
 use crate::error::ValidationError;
@@ -272,7 +272,7 @@ impl Gathered {
                     None => "remove it or correct its name".to_owned(),
                 };
                 let message = format!("unknown field {field}; {hint}");
-                Err(ValidationError::field(field, &value, message))
+                Err(ValidationError::about(field, message))
             }
         }
     }
@@ -347,7 +347,12 @@ impl Gathered {
     /// enforced.
     fn take_json_schema(&mut self, mut format: Map<String, Value>) -> Result<(), ValidationError> {
         const FIELD: &str = "response_format.json_schema";
-        let value = format.remove("json_schema").unwrap_or_default();
+        let Some(value) = format
+            .remove("json_schema")
+            .filter(|value| !value.is_null())
+        else {
+            return Err(missing(FIELD));
+        };
         let mut json_schema: Map<String, Value> = parse(FIELD, value)?;
         known_keys::check(
             FIELD,
@@ -360,8 +365,7 @@ impl Gathered {
         check_type::<bool>(FIELD, "strict", &json_schema)?;
         let field = format!("{FIELD}.schema");
         let Some(schema) = json_schema.remove("schema") else {
-            let message = format!("{field} is missing");
-            return Err(ValidationError::about(field, message));
+            return Err(missing(&field));
         };
         warn_of_schema(&mut self.warnings, &field, &schema);
         let text = schema_text(&field, schema)?;
@@ -484,17 +488,6 @@ fn structural_tag_text(field: &str, value: Value) -> Result<String, ValidationEr
             let message = format!("{field} must be a structural tag: an object, or its text");
             Err(ValidationError::field(field, other, message))
         }
-    }
-}
-
-fn check_type<T: DeserializeOwned>(
-    field: &str,
-    name: &str,
-    map: &Map<String, Value>,
-) -> Result<(), ValidationError> {
-    match map.get(name) {
-        Some(value) => parse::<T>(&format!("{field}.{name}"), value.clone()).map(|_| ()),
-        None => Ok(()),
     }
 }
 

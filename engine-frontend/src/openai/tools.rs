@@ -10,7 +10,7 @@ use protocol::{StructuredOutputsConstraint, StructuredOutputsParams};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::fields::Fields;
+use super::fields::{Fields, check_type};
 use super::known_keys::{self, FUNCTION, TOOL};
 use super::structured_outputs::{RequestConstraint, warn_of_schema};
 use super::tool_choice::{TOOL_CHOICE, ToolChoice};
@@ -78,7 +78,10 @@ fn check_keys(i: usize, tool: &Value) -> Result<(), ValidationError> {
         known_keys::check(&format!("tools[{i}]"), tool, TOOL)?;
     }
     if let Some(function) = tool.get("function").and_then(Value::as_object) {
-        known_keys::check(&format!("tools[{i}].function"), function, FUNCTION)?;
+        let field = format!("tools[{i}].function");
+        known_keys::check(&field, function, FUNCTION)?;
+        check_type::<String>(&field, "description", function)?;
+        check_type::<bool>(&field, "strict", function)?;
     }
     Ok(())
 }

@@ -108,7 +108,8 @@ impl ConstraintChecker {
                 if let CompileError::InvalidOption { option, message } = &error {
                     return Err(ValidationError::about(option, message));
                 }
-                let message = format!("{field}: {}", without_hint(&error.to_string()));
+                let message = without_hint(&error.to_string());
+                let message = format!("{field}: {}", said_of(field, &message));
                 Err(ValidationError::about(field, message))
             }
         }
@@ -119,6 +120,13 @@ impl ConstraintChecker {
 /// can raise them.
 pub(crate) fn without_hint(message: &str) -> String {
     message.replace(" or raise the limit", "")
+}
+
+/// What the grammar engine says of a field's constraint, without its kind where the field's name tells that.
+pub(crate) fn said_of<'a>(field: &str, message: &'a str) -> &'a str {
+    let rest = message.strip_prefix("grammar, ");
+    rest.filter(|_| field.ends_with("grammar"))
+        .unwrap_or(message)
 }
 
 /// Whether a limit is one of [`BUDGET`]'s, which the core has more of, or depends on the tokens that a

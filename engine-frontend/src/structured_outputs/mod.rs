@@ -15,7 +15,7 @@ mod schema_keywords;
 
 pub use args::{ReasoningParser, StructuredOutputsArgs};
 pub use backend::BackendOptions;
-pub(crate) use check::{ConstraintChecker, WHITESPACE_PATTERN, without_hint};
+pub(crate) use check::{ConstraintChecker, WHITESPACE_PATTERN, said_of, without_hint};
 pub(crate) use check_thread::CheckThread;
 pub use nested_schemas::{visit_lark_schemas, visit_tag_schemas};
 pub use reasoning::{Reasoning, ThinkingMarkers};

@@ -114,12 +114,14 @@ pub(super) fn chat_message(
 
 /// Refuses what a message says in a form that no template reads, and takes out what it says as nothing.
 fn refuse_unread(i: usize, message: &mut Map<String, Value>) -> Result<(), ValidationError> {
+    const TEXT_ALONE: &str = "this engine reads text only";
     for (name, instead) in [
         (
             "function_call",
             "it is the older form of a call; use tool_calls",
         ),
-        ("audio", "this engine reads text only"),
+        ("audio", TEXT_ALONE),
+        ("images", TEXT_ALONE),
     ] {
         let value = message.remove(name).unwrap_or_default();
         if !is_nothing(&value) {

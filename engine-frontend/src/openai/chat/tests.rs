@@ -54,7 +54,9 @@ fn what_no_template_reads_is_refused() {
     assert_eq!(at, "messages[0].function_call");
     let at = refused("messages", message("audio", json!({"id": "a"})));
     assert_eq!(at, "messages[0].audio");
-    for field in ["function_call", "audio"] {
+    let at = refused("messages", message("images", json!(["aGk="])));
+    assert_eq!(at, "messages[0].images");
+    for field in ["function_call", "audio", "images"] {
         let request = accepted("messages", message(field, Value::Null));
         assert_eq!(request.messages[0].get(field), None);
     }

@@ -212,6 +212,11 @@ fn text_parts(field: &str, content: Value) -> Result<Value, ValidationError> {
             }
             _ => {
                 let field = format!("{field}[{j}]");
+                if let (Some("input_text" | "output_text" | "text"), Some(part)) =
+                    (kind, part.as_object())
+                {
+                    known_keys::check(&field, part, CONTENT_PART)?;
+                }
                 let message = format!(
                     "{field} must be {{\"type\": \"input_text\", \"text\": ...}}: this engine reads \
                      text only"

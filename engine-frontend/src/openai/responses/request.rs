@@ -345,6 +345,9 @@ fn chat_tool(i: usize, tool: &Value) -> Result<Value, ValidationError> {
 fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
     let kind = choice.get("type").and_then(Value::as_str);
     if kind == Some("function") && !choice.get("name").is_some_and(Value::is_string) {
+        if let Value::Object(choice) = choice {
+            known_keys::check("tool_choice", choice, RESPONSES_TOOL_CHOICE_OF_ONE)?;
+        }
         let message = "tool_choice.name must be the name of one of the tools";
         return Err(ValidationError::about("tool_choice.name", message));
     }

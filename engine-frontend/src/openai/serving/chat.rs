@@ -145,7 +145,7 @@ impl OpenAIServing {
             return own.contains(REASONING_EFFORT);
         }
         let template = self.chat_template(chat.tools.is_some());
-        template.is_some_and(|template| template.mentions(REASONING_EFFORT))
+        template.is_some_and(|template| template.mentions_name(REASONING_EFFORT))
     }
 
     /// The model's template for a conversation, if it has one that can be used.

@@ -1,14 +1,14 @@
 //! Parts of a conversation that its chat template doesn't read: they don't reach the model.
 
 use serde_json::Value;
-use tokenizer::ChatTemplate;
+use tokenizer::{ChatTemplate, mentions_name};
 
 use super::OpenAIServing;
 use crate::openai::chat::{ChatCompletionRequest, is_nothing};
 use crate::openai::reasoning_effort::{self, REASONING_EFFORT, THINKING_SWITCHES};
 
 /// Keys of a message that have something to say to a model.
-const MESSAGE_KEYS: [&str; 9] = [
+const MESSAGE_KEYS: [&str; 8] = [
     "name",
     "refusal",
     "reasoning",
@@ -17,7 +17,6 @@ const MESSAGE_KEYS: [&str; 9] = [
     "thinking",
     "thinking_blocks",
     "citations",
-    "images",
 ];
 
 /// Roles whose names are of people; a tool's result has that of a function.
@@ -32,15 +31,15 @@ enum Template<'a> {
 impl Template<'_> {
     fn mentions(&self, name: &str) -> bool {
         match self {
-            Self::OfModel(template) => template.mentions(name),
-            Self::OfRequest(source) => source.contains(name),
+            Self::OfModel(template) => template.mentions_name(name),
+            Self::OfRequest(source) => mentions_name(source, name),
         }
     }
 
     fn reads_key(&self, key: &str) -> bool {
         match self {
             Self::OfModel(template) => template.reads_key(key),
-            Self::OfRequest(source) => source.contains(key),
+            Self::OfRequest(source) => mentions_name(source, key),
         }
     }
 }
@@ -139,7 +138,7 @@ mod tests {
         let body = json!({
             "messages": [
                 {"role": "user", "content": "a", "name": "Ada"},
-                {"role": "assistant", "content": "b", "reasoning": "c", "images": [], "id": "d"},
+                {"role": "assistant", "content": "b", "reasoning": "c", "thinking": "t", "id": "d"},
                 {"role": "tool", "content": "e", "name": "f"},
             ],
             "documents": [{"text": "g"}],
@@ -151,6 +150,8 @@ mod tests {
             [
                 "messages[0].name: the model doesn't see `name`, which the chat template doesn't write",
                 "messages[1].reasoning: the model doesn't see `reasoning`, which the chat template \
+                 doesn't write",
+                "messages[1].thinking: the model doesn't see `thinking`, which the chat template \
                  doesn't write",
                 "documents has no effect: the chat template doesn't read it",
                 "chat_template_kwargs.colour has no effect: the chat template doesn't read it",
@@ -168,6 +169,22 @@ mod tests {
             "chat_template_kwargs": {"colour": "red"},
         });
         assert_eq!(warnings(body), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_part_of_a_name_is_not_that_name() {
+        let body = json!({
+            "messages": [{"role": "user", "content": "a"}],
+            "chat_template": "{{ messages[0].content }}{{ enable_thinking }}",
+            "chat_template_kwargs": {"enable_thinkin": true, "thinking": true},
+        });
+        assert_eq!(
+            warnings(body),
+            [
+                "chat_template_kwargs.enable_thinkin has no effect: the chat template doesn't read it",
+                "chat_template_kwargs.thinking has no effect: the chat template doesn't read it",
+            ]
+        );
     }
 
     #[tokio::test]
