@@ -424,7 +424,7 @@ impl InputProcessor {
              least one of them. However, your prompt contains {at_least}{num_tokens} input tokens. \
              Shorten it, or set truncate_prompt_tokens"
         );
-        ValidationError::field("input_tokens", num_tokens, message)
+        ValidationError::about("input_tokens", message)
     }
 
     /// Fills what depends on the model.

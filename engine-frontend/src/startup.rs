@@ -162,7 +162,7 @@ fn warn_of_templates(tokenizer: &Tokenizer) {
 /// The tokenizer with the chat template of a file, or with one that the flag is itself.
 fn with_chat_template(tokenizer: Tokenizer, template: &str) -> Result<Tokenizer, StartupError> {
     let wrong = |why: String| {
-        let message = format!("--chat-template: {why}");
+        let message = format!("chat_template: {why}");
         StartupError::Flags(ValidationError::field("chat_template", template, message))
     };
     // No file's name has braces or line ends.

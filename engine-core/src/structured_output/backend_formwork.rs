@@ -23,9 +23,9 @@ const MAX_MASK_STEPS: u64 = 2_000_000;
 /// a gigabyte for one request of 3 MB.
 const MAX_RULES: usize = 10_000;
 
-/// Steps of a search for the text of fewest tokens, which is asked where the shortest text doesn't fit: a
-/// part of any turn.
-const MAX_SEARCH_STEPS: u64 = 10_000;
+/// Steps of a search for the text of fewest tokens, which is asked where the shortest text doesn't fit: a few
+/// milliseconds, enough for an object with strings over a vocabulary of 150,000 tokens.
+const MAX_SEARCH_STEPS: u64 = 500_000;
 
 /// Compiles every constraint for one vocabulary, and caches what it compiled.
 pub struct FormworkBackend {

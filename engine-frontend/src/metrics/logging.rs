@@ -17,16 +17,17 @@ pub struct LoggingStatLogger(Mutex<Interval>);
 
 /// The time since the last line.
 ///
-/// Rates are averages from the end of the last step that a line counted to the end of the last step
-/// now: a step may take longer than the time between two lines, and all its tokens count at its end.
+/// Rates are averages over the time since the last line that counted a step, as in vLLM. A step may take longer
+/// than the time between two lines: its tokens count at its end, over all of that time.
 #[derive(Debug)]
 struct Interval {
-    /// End of the last step that a line counted, or the arrival of the first request since the engine
-    /// was idle. `None` while it is idle.
+    /// When the last line was written that counted a step; the last tick while the engine was idle.
+    begin: Instant,
+    /// End of the last step, or the arrival of the first request since the engine was idle. `None` while
+    /// it is idle.
     since: Option<Instant>,
-    /// End of the last step that no line has counted yet.
-    last_step: Option<Instant>,
-    last_tick: Instant,
+    /// True if a step has ended that no line has counted yet.
+    has_stepped: bool,
     num_prompt_tokens: u64,
     num_generation_tokens: u64,
     num_running_reqs: u32,
@@ -38,9 +39,9 @@ struct Interval {
 impl Interval {
     fn new(now: Instant) -> Self {
         Self {
+            begin: now,
             since: None,
-            last_step: None,
-            last_tick: now,
+            has_stepped: false,
             num_prompt_tokens: 0,
             num_generation_tokens: 0,
             num_running_reqs: 0,
@@ -64,8 +65,8 @@ impl Interval {
         let has_scheduled = scheduler.is_some_and(|stats| stats.num_scheduled_tokens > 0);
         // Of a core with several frontends, one gets the scheduler's report.
         if has_scheduled || iteration.num_generation_tokens > 0 {
-            self.since.get_or_insert(self.last_tick);
-            self.last_step = Some(now);
+            self.since = Some(now);
+            self.has_stepped = true;
         }
         let Some(scheduler) = scheduler else { return };
         self.num_prompt_tokens += u64::from(scheduler.num_prompt_tokens);
@@ -77,8 +78,11 @@ impl Interval {
 
     /// The line, and the next interval's begin. `None` where nothing happened: the engine is idle.
     fn take_line(&mut self, now: Instant, num_unfinished: usize) -> Option<String> {
-        self.last_tick = now;
-        let since = self.since?;
+        let has_stepped = std::mem::take(&mut self.has_stepped);
+        let Some(since) = self.since else {
+            self.begin = now;
+            return None;
+        };
         let is_idle = num_unfinished == 0;
         if is_idle {
             self.since = None;
@@ -86,20 +90,21 @@ impl Interval {
             (self.num_running_reqs, self.num_waiting_reqs) = (0, 0);
             self.kv_cache_usage = 0.0;
         }
-        let Some(last_step) = self.last_step.take() else {
+        if !has_stepped && !is_idle {
             let seconds = now.saturating_duration_since(since).as_secs_f64();
             // The first tick of a server comes as it begins.
-            return (!is_idle && seconds >= 1.0).then(|| {
+            return (seconds >= 1.0).then(|| {
                 format!(
                     "Engine 000: no step has ended for {seconds:.1} s (a long prefill takes long \
                      steps), Unfinished: {num_unfinished} reqs"
                 )
             });
-        };
-        if !is_idle {
-            self.since = Some(last_step);
         }
-        let elapsed: Duration = last_step.saturating_duration_since(since);
+        let elapsed: Duration = now.saturating_duration_since(self.begin);
+        self.begin = now;
+        if !has_stepped {
+            return None;
+        }
         let seconds = elapsed.as_secs_f64().max(MIN_SECONDS);
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52 in one interval")]
         let rate = |tokens: &mut u64| std::mem::take(tokens) as f64 / seconds;
@@ -217,27 +222,28 @@ mod tests {
         assert_eq!(clock.line(1, 1), None, "it has only begun");
         clock.step(5, 400, 0);
         clock.step(9, 400, 0);
-        assert_eq!(clock.line(10, 1), line("100.0", "0.0"));
+        assert_eq!(clock.line(10, 1), line("80.0", "0.0"));
         // A step that is longer than the time between two lines.
         let silent = "Engine 000: no step has ended for 11.0 s (a long prefill takes long steps), \
                       Unfinished: 1 reqs";
         assert_eq!(clock.line(20, 1).as_deref(), Some(silent));
-        clock.step(29, 2000, 1);
+        clock.step(29, 2000, 2);
         assert_eq!(clock.line(30, 1), line("100.0", "0.1"));
         clock.step(34, 0, 10);
-        assert_eq!(clock.line(40, 1), line("0.0", "2.0"));
+        assert_eq!(clock.line(40, 1), line("0.0", "1.0"));
     }
 
     #[test]
     fn an_idle_engine_says_nothing_and_its_time_counts_for_nothing() {
         let mut clock = Clock::start();
         assert_eq!(clock.line(10, 0), None);
-        clock.arrival(3600);
-        clock.step(3601, 50, 1);
+        assert_eq!(clock.line(3600, 0), None);
+        clock.arrival(3604);
+        clock.step(3604, 50, 1);
         clock.step(3605, 0, 49);
         let last = clock.line(3610, 0).unwrap();
         assert!(
-            last.contains("prompt throughput: 10.0 tokens/s, Avg generation throughput: 10.0 ")
+            last.contains("prompt throughput: 5.0 tokens/s, Avg generation throughput: 5.0 ")
                 && last.contains("Running: 0 reqs, Waiting: 0 reqs, KV cache usage: 0.0%"),
             "{last}"
         );
@@ -247,7 +253,7 @@ mod tests {
         assert_eq!(clock.line(3630, 0), None);
         clock.arrival(3632);
         clock.step(3634, 20, 0);
-        assert_eq!(clock.line(3640, 1), line("10.0", "0.0"));
+        assert_eq!(clock.line(3640, 1), line("2.0", "0.0"));
     }
 
     #[test]

@@ -81,6 +81,11 @@ impl Fields {
         parse(name, value).map(Some)
     }
 
+    /// Whether a field is there that nobody has taken yet, and is `true`.
+    pub(super) fn is_true(&self, name: &str) -> bool {
+        self.map.get(name) == Some(&Value::Bool(true))
+    }
+
     /// Whether a field is there that nobody has taken yet.
     pub(super) fn has(&self, name: &str) -> bool {
         self.map.contains_key(name)
@@ -129,8 +134,8 @@ impl Fields {
         if name.starts_with("guided_") || CONSTRAINT_FIELDS.contains(&name.as_str()) {
             let message = format!(
                 "{name} looks like a constraint on the output, and is no field of this API: \
-                 constraints go into response_format, structured_outputs, guided_json, \
-                 guided_json_object, guided_regex, guided_choice or guided_grammar"
+                 constraints go into response_format, structured_outputs, grammar, json_schema, \
+                 guided_json, guided_json_object, guided_regex, guided_choice or guided_grammar"
             );
             return Err(ValidationError::field(name, &value, message));
         }

@@ -152,6 +152,10 @@ impl CommonFields {
                 ": an answer under a constraint ends where it is complete, whatever this says";
             fields.warnings().push("min_tokens", message);
         }
+        if common.ignore_eos && common.constraint.is_some() {
+            let message = " has no effect: an answer under a constraint ends where it is complete";
+            fields.warnings().push("ignore_eos", message);
+        }
         if fields.is_strict() {
             common.verify_strictly()?;
         }

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use super::ways::Way;
 use super::{GrammarState, State, TokenAutomaton};
@@ -33,7 +33,7 @@ impl TokenAutomaton {
         if self.writes_any_text {
             self.machine.lexicon.is_live(state.lexeme, fuel)
         } else {
-            Ok(nearest_end(&mut ByTokens(self), state, fuel)? != DEAD)
+            Ok(nearest_end(&mut ByTokens::new(self), state, fuel)? != DEAD)
         }
     }
 
@@ -47,14 +47,14 @@ impl TokenAutomaton {
         if self.writes_any_text {
             return Ok(0);
         }
-        search.run(&mut ByTokens(self), fuel)
+        search.run(&mut ByTokens::new(self), fuel)
     }
 
     /// How many tokens complete the text from a state that can be completed, the stop token
     /// included: at least 1.
     pub(crate) fn min_tokens(&mut self, state: State, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
         if !self.writes_any_text {
-            let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
+            let tokens = nearest_end(&mut ByTokens::new(self), state, fuel)?;
             return Ok(tokens.saturating_add(1));
         }
         let state = self.completed_as(state, fuel)?;
@@ -80,7 +80,12 @@ impl TokenAutomaton {
         let GrammarState::Machine(state) = state else {
             return Ok(None);
         };
-        let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
+        let is_guided = self.writes_any_text;
+        let mut by_tokens = ByTokens {
+            is_guided,
+            ..ByTokens::new(self)
+        };
+        let tokens = nearest_end(&mut by_tokens, state, fuel)?;
         Ok(Some(tokens.saturating_add(1)))
     }
 
@@ -108,7 +113,7 @@ impl TokenAutomaton {
             let mut explored = Vec::new();
             let mut next_level = Vec::new();
             for state in level {
-                let successors = ByTokens(self).successors(state, fuel)?;
+                let successors = ByTokens::new(self).successors(state, fuel)?;
                 for &next in &successors {
                     if seen.insert(next) {
                         next_level.push(next);
@@ -287,37 +292,67 @@ impl TokenAutomaton {
 }
 
 /// The automaton as a graph whose edges are tokens.
-struct ByTokens<'a>(&'a mut TokenAutomaton);
+struct ByTokens<'a> {
+    automaton: &'a mut TokenAutomaton,
+    /// True if the search goes by the bytes that are left, over the longest token's. Where what follows depends
+    /// on a text that is kept, these may be more than the least: then the search may miss the fewest tokens,
+    /// but what it finds is enough.
+    is_guided: bool,
+    /// The bounds of states that were met.
+    bounds: HashMap<State, u32>,
+}
+
+impl<'a> ByTokens<'a> {
+    /// The graph for a search without a guide, which is exact.
+    fn new(automaton: &'a mut TokenAutomaton) -> Self {
+        Self {
+            automaton,
+            is_guided: false,
+            bounds: HashMap::new(),
+        }
+    }
+}
 
 impl Graph for ByTokens<'_> {
     type State = State;
 
     fn known(&self, state: State) -> u32 {
-        self.0
+        self.automaton
             .token_distance
             .get(&state)
             .copied()
             .unwrap_or(UNKNOWN)
     }
 
-    fn bound(&self, _: State) -> u32 {
-        0
+    fn bound(&self, state: State) -> u32 {
+        self.bounds.get(&state).copied().unwrap_or(0)
     }
 
     fn is_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
-        self.0.is_accepting(state, fuel)
+        self.automaton.is_accepting(state, fuel)
     }
 
     fn successors(&mut self, state: State, fuel: &mut Fuel) -> Result<Vec<State>, OutOfFuel> {
-        let reached = self.0.after_tokens(GrammarState::Machine(state), fuel)?;
+        let start = GrammarState::Machine(state);
+        let reached = self.automaton.after_tokens(start, fuel)?;
         let machine = reached.into_iter().filter_map(|next| match next {
             GrammarState::Machine(next) => Some(next),
             GrammarState::Parser(_) => None,
         });
-        Ok(machine.collect())
+        let successors: Vec<State> = machine.collect();
+        if self.is_guided {
+            let longest = self.automaton.index.max_token_bytes().max(1);
+            for &next in &successors {
+                if !self.bounds.contains_key(&next) {
+                    let bytes = self.automaton.machine_bytes_to_end(next, fuel)?;
+                    self.bounds.insert(next, bytes.div_ceil(longest));
+                }
+            }
+        }
+        Ok(successors)
     }
 
     fn remember(&mut self, state: State, distance: u32) {
-        self.0.token_distance.insert(state, distance);
+        self.automaton.token_distance.insert(state, distance);
     }
 }

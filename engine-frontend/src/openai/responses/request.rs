@@ -93,7 +93,11 @@ impl ResponsesRequest {
         let text: Map<String, Value> = fields.take("text")?.unwrap_or_default();
         told.insert("text".to_owned(), take_text(text, &mut chat, is_strict)?);
         let choice: Option<Value> = fields.take("tool_choice")?;
-        let tools: Vec<Value> = fields.take("tools")?.unwrap_or_default();
+        let tools: Option<Vec<Value>> = fields.take("tools")?;
+        if is_strict {
+            refuse_idle(&tools, choice.as_ref())?;
+        }
+        let tools = tools.unwrap_or_default();
         let tool_places = take_tools(&tools, choice.as_ref(), &mut fields, &mut chat)?;
         told.insert("tools".to_owned(), tools.into());
         if let Some(choice) = &choice {
@@ -148,6 +152,21 @@ impl ResponsesRequest {
     }
 }
 
+/// Refuses what has no effect, as chat requests do: no tools, and a choice among none.
+fn refuse_idle(tools: &Option<Vec<Value>>, choice: Option<&Value>) -> Result<(), ValidationError> {
+    if tools.as_ref().is_some_and(Vec::is_empty) {
+        let message = "tools must be absent or hold at least one tool";
+        return Err(ValidationError::field("tools", "[]", message));
+    }
+    match choice {
+        Some(choice) if tools.is_none() => {
+            let message = "tool_choice needs tools";
+            Err(ValidationError::field("tool_choice", choice, message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Fields that only pass where they ask for nothing.
 fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
     const KEEPS_NOTHING: &str = "the server keeps nothing; bring the whole conversation as input";
@@ -183,6 +202,10 @@ fn take_stream_options(fields: &mut Fields) -> Result<(), ValidationError> {
     let Some(options) = fields.take::<Map<String, Value>>(FIELD)? else {
         return Ok(());
     };
+    if fields.is_strict() && !fields.is_true("stream") {
+        let message = "stream_options is only allowed with stream=true";
+        return Err(ValidationError::about(FIELD, message));
+    }
     known_keys::check(FIELD, &options, &["include_obfuscation", "include_usage"])?;
     for (name, value) in options.into_iter().filter(|(_, value)| !value.is_null()) {
         match name.as_str() {

@@ -39,6 +39,9 @@ pub(super) struct Ending {
     pub(super) speed: Speed,
 }
 
+/// Pieces that come within a shorter time come at once, and say nothing of how fast they were made.
+const LEAST_SECONDS: f64 = 0.1;
+
 /// How fast an answer came.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Speed {
@@ -60,7 +63,7 @@ impl Speed {
     }
 }
 
-/// Tokens, and how many of them came in a second after the first.
+/// Tokens, and how many of them came in a second after the first, unless all came at once.
 impl fmt::Display for Speed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.tokens == 1 { "" } else { "s" };
@@ -69,7 +72,7 @@ impl fmt::Display for Speed {
             return Ok(());
         };
         let seconds = (last - first).as_secs_f64();
-        if self.tokens > 1 && seconds > 0.0 {
+        if self.tokens > 1 && seconds >= LEAST_SECONDS {
             #[allow(clippy::cast_precision_loss, reason = "for people")]
             let rate = (self.tokens - 1) as f64 / seconds;
             write!(f, ", {rate:.1} tokens/s")?;

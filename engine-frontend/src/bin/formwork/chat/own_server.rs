@@ -56,7 +56,8 @@ impl OwnServer {
         }
         for name in ["RUST_LOG", "FORMWORK_LOG"] {
             if std::env::var_os(name).is_none() {
-                command.env(name, "warn");
+                // Warnings about a request come with its answer.
+                command.env(name, "error");
             }
         }
         command
