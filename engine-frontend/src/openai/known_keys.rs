@@ -143,7 +143,10 @@ pub(super) const CALL_OUTPUT_ITEM: &[&str] = &[
 pub(super) const TOOL_CHOICE_OF_ONE: &[&str] = &["type", "function"];
 
 /// The same, as Responses requests spell it.
-pub(super) const RESPONSES_TOOL_CHOICE_OF_ONE: &[&str] = &["type", "name"];
+pub(super) const RESPONSES_TOOL_CHOICE_OF_ONE: &[&str] = &["type", "name", "namespace"];
+
+/// A group of functions in a Responses request.
+pub(super) const NAMESPACE_TOOL: &[&str] = &["type", "name", "description", "tools"];
 
 /// Thinking in a Responses request's input.
 pub(super) const REASONING_ITEM: &[&str] = &[

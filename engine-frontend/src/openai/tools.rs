@@ -102,7 +102,7 @@ pub(super) fn check_number(tools: &[Value]) -> Result<(), ValidationError> {
 const MAX_NAME_CHARS: usize = 64;
 
 /// Whether OpenAI's API would take this for a function's name.
-fn is_function_name(name: &str) -> bool {
+pub(super) fn is_function_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=MAX_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_plain)
 }

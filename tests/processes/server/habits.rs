@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use super::client::start;
 use super::support::{Server, chat};
 
-/// Codex's request, by its source (`codex-api`, `ResponsesApiRequest`), with its habits: it asks for
-/// thinking it can keep, a verbosity, a search that the server may make, and a stream.
+/// The request of Codex 0.171.0 as it came over the wire, its texts cut short, with its habits: it asks for
+/// thinking it can keep, a verbosity, a search that the server may make, and a stream, and its tools stand partly
+/// in a namespace.
 fn codex() -> Value {
     json!({
         "model": "formwork-builtin",
@@ -24,9 +25,14 @@ fn codex() -> Value {
                 "command": {"type": "array", "items": {"type": "string"}, "maxItems": 2}},
                 "required": ["command"], "additionalProperties": false}},
             {"type": "web_search", "external_web_access": false},
+            {"type": "namespace", "name": "multi_agent_v1", "description": "Tools for sub-agents.", "tools": [
+                {"type": "function", "name": "close_agent", "description": "Closes an agent.",
+                 "strict": false, "parameters": {
+                    "type": "object", "properties": {"target": {"type": "string", "maxLength": 8}},
+                    "required": ["target"], "additionalProperties": false}}]},
         ],
         "tool_choice": "auto",
-        "parallel_tool_calls": false,
+        "parallel_tool_calls": true,
         "reasoning": {"effort": "medium", "summary": "auto"},
         "store": false,
         "stream": true,
@@ -52,6 +58,19 @@ fn a_request_of_codex_is_answered_and_told_of_the_search() {
         warnings.starts_with("tools[1]: web_search has no effect"),
         "{warnings}"
     );
+    // A call says the namespace and the name in it.
+    let mut close = codex();
+    close["tools"].as_array_mut().unwrap().remove(1);
+    close["stream"] = json!(false);
+    close["tool_choice"] =
+        json!({"type": "function", "name": "close_agent", "namespace": "multi_agent_v1"});
+    let answer = Server::shared().post("/v1/responses", &close);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let output = answer.json()["output"].as_array().unwrap().clone();
+    let call = output.iter().find(|item| item["type"] == "function_call");
+    let call = call.unwrap();
+    assert_eq!(call["name"], "close_agent");
+    assert_eq!(call["namespace"], "multi_agent_v1");
     let mut forced = codex();
     forced["tool_choice"] = json!("required");
     let refused = Server::shared().post("/v1/responses", &forced);

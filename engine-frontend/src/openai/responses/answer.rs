@@ -4,6 +4,7 @@
 use protocol::FinishReason;
 use serde_json::{Map, Value, json};
 
+use super::namespaces::Namespaces;
 use crate::openai::streaming::Piece;
 use crate::openai::tool_call::call_id;
 use crate::openai::tool_format::Openings;
@@ -68,6 +69,7 @@ pub(super) struct Answer {
     openings: Option<Openings>,
     parser: Option<ToolParser>,
     include_reasoning: bool,
+    namespaces: Namespaces,
     output: Vec<Value>,
     open: Option<Open>,
     num_events: u64,
@@ -85,6 +87,7 @@ impl Answer {
         head: Map<String, Value>,
         openings: Option<Openings>,
         include_reasoning: bool,
+        namespaces: Namespaces,
     ) -> Self {
         Self {
             parser: openings.clone().map(ToolParser::new),
@@ -92,6 +95,7 @@ impl Answer {
             id,
             openings,
             include_reasoning,
+            namespaces,
             output: Vec::new(),
             open: None,
             num_events: 0,
@@ -267,10 +271,13 @@ impl Answer {
 
     fn open_call(&mut self, name: &str, events: &mut Vec<Piece>) {
         let id = self.openings.as_ref().map(call_id).unwrap_or_default();
-        let item = json!({
+        let mut item = json!({
             "id": format!("fc_{}_{}", self.id, self.output.len()), "type": "function_call",
-            "call_id": id, "name": name, "arguments": "", "status": "in_progress",
+            "call_id": id, "arguments": "", "status": "in_progress",
         });
+        if let Value::Object(item) = &mut item {
+            item.extend(self.namespaces.call_fields(name));
+        }
         self.add(Kind::Call, item, events);
     }
 

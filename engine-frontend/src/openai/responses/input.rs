@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::namespaces::named_in;
 use crate::error::ValidationError;
 use crate::openai::known_keys::{
     self, CALL_ITEM, CALL_OUTPUT_ITEM, CONTENT_PART, MESSAGE_ITEM, REASONING_ITEM,
@@ -98,9 +99,12 @@ impl InputMessages {
             }
             Some("function_call") => {
                 check(CALL_ITEM)?;
+                let name = text(i, &item, "name")?;
                 let call = json!({
                     "id": text(i, &item, "call_id")?, "type": "function",
-                    "function": {"name": text(i, &item, "name")?, "arguments": text(i, &item, "arguments")?},
+                    "function": {
+                        "name": named_in(item.get("namespace"), &name), "arguments": text(i, &item, "arguments")?,
+                    },
                 });
                 self.add_call(i, call);
             }

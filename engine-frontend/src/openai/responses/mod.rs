@@ -3,6 +3,7 @@
 
 mod answer;
 mod input;
+mod namespaces;
 mod own_words;
 mod request;
 
@@ -121,7 +122,13 @@ impl OpenAIServing {
     ) -> Answer {
         let id = own_id(request, context).to_owned();
         let head = self.response_head(request, context);
-        Answer::new(id, head, openings, request.chat.include_reasoning)
+        Answer::new(
+            id,
+            head,
+            openings,
+            request.chat.include_reasoning,
+            request.namespaces.clone(),
+        )
     }
 
     /// What a response says of its request.

@@ -15,8 +15,9 @@ const NAMES: [(&str, &str); 7] = [
     ("tool_choice.allowed_tools", "tool_choice"),
 ];
 
-/// What this API calls a chat request's field. `tool_places` is where the chat request's tools stand here.
-pub(super) fn of_field(field: &str, tool_places: &[usize]) -> String {
+/// What this API calls a chat request's field. `tool_places` is where the chat request's tools stand here, such as
+/// `tools[3]`.
+pub(super) fn of_field(field: &str, tool_places: &[String]) -> String {
     for (chat, own) in NAMES {
         let Some(rest) = field.strip_prefix(chat) else {
             continue;
@@ -35,17 +36,19 @@ pub(super) fn of_field(field: &str, tool_places: &[usize]) -> String {
         .parse()
         .ok()
         .and_then(|index: usize| tool_places.get(index));
-    let index = place.map_or(index.to_owned(), usize::to_string);
     // Functions stand in the tool itself.
     let rest = rest.strip_prefix(".function").unwrap_or(rest);
-    format!("tools[{index}]{rest}")
+    match place {
+        Some(place) => format!("{place}{rest}"),
+        None => format!("tools[{index}]{rest}"),
+    }
 }
 
 /// An error about a chat request's field, by the name that it has here; `of_message` is where the fields of
 /// messages stand.
 pub(super) fn of_error(
     mut error: ValidationError,
-    tool_places: &[usize],
+    tool_places: &[String],
     of_message: impl FnOnce(&str) -> Option<String>,
 ) -> ValidationError {
     if let Some(field) = &error.parameter {
@@ -67,7 +70,7 @@ pub(super) fn of_error(
 }
 
 /// The same of an error that may be about a field.
-pub(super) fn of_serving_error(error: ServingError, tool_places: &[usize]) -> ServingError {
+pub(super) fn of_serving_error(error: ServingError, tool_places: &[String]) -> ServingError {
     match error {
         ServingError::Generate(GenerateError::Validation(error)) => {
             of_error(error, tool_places, |_| None).into()
@@ -77,7 +80,7 @@ pub(super) fn of_serving_error(error: ServingError, tool_places: &[usize]) -> Se
 }
 
 /// Names a request's fields as they are called here.
-pub(super) fn of_request(request: &mut GenerateRequest, tool_places: &[usize]) {
+pub(super) fn of_request(request: &mut GenerateRequest, tool_places: &[String]) {
     let parts = request.constraint_parts.iter_mut();
     let fields = parts
         .map(|part| &mut part.field)
@@ -109,10 +112,19 @@ mod tests {
             ("guided_json", "guided_json"),
             ("tools", "tools"),
         ] {
-            assert_eq!(of_field(chat, &[0, 1, 2]), own);
+            assert_eq!(
+                of_field(
+                    chat,
+                    &["tools[0]", "tools[1]", "tools[2]"].map(str::to_owned)
+                ),
+                own
+            );
         }
         let parameters = "tools[1].function.parameters";
-        assert_eq!(of_field(parameters, &[0, 3]), "tools[3].parameters");
+        assert_eq!(
+            of_field(parameters, &["tools[0]", "tools[3]"].map(str::to_owned)),
+            "tools[3].parameters"
+        );
     }
 
     #[test]

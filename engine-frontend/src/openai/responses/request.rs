@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::input::InputMessages;
+use super::namespaces::{Namespaces, named_in};
 use super::own_words;
 use crate::error::{ValidationError, cut_short};
 use crate::openai::chat::ChatCompletionRequest;
@@ -58,7 +59,9 @@ pub struct ResponsesRequest {
     /// What the answer repeats of the request.
     pub(super) told: Map<String, Value>,
     /// Where each of the chat request's tools stands in this one.
-    pub(super) tool_places: Vec<usize>,
+    pub(super) tool_places: Vec<String>,
+    /// Functions that stand in namespaces.
+    pub(super) namespaces: Namespaces,
 }
 
 impl ResponsesRequest {
@@ -98,7 +101,14 @@ impl ResponsesRequest {
             refuse_idle(&tools, choice.as_ref())?;
         }
         let tools = tools.unwrap_or_default();
-        let tool_places = take_tools(&tools, choice.as_ref(), &mut fields, &mut chat)?;
+        let mut namespaces = Namespaces::default();
+        let tool_places = take_tools(
+            &tools,
+            choice.as_ref(),
+            &mut namespaces,
+            &mut fields,
+            &mut chat,
+        )?;
         told.insert("tools".to_owned(), tools.into());
         if let Some(choice) = &choice {
             // Without tools there is nothing to choose; clients send "auto" all the same.
@@ -148,6 +158,7 @@ impl ResponsesRequest {
             chat,
             told,
             tool_places,
+            namespaces,
         })
     }
 }
@@ -225,6 +236,7 @@ fn take_stream_options(fields: &mut Fields) -> Result<(), ValidationError> {
 fn take_tools(
     tools: &[Value],
     choice: Option<&Value>,
+    namespaces: &mut Namespaces,
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
 ) -> Result<Vec<usize>, ValidationError> {
@@ -244,8 +256,16 @@ fn take_tools(
             fields.warnings().push(&format!("tools[{i}]"), &message);
             continue;
         }
-        functions.push(chat_tool(i, tool)?);
-        places.push(i);
+        let field = format!("tools[{i}]");
+        if kind == Some("namespace") {
+            for (place, function) in namespaces.take(&field, tool, chat_tool)? {
+                functions.push(function);
+                places.push(place);
+            }
+            continue;
+        }
+        functions.push(chat_tool(&field, tool)?);
+        places.push(field);
     }
     if !functions.is_empty() {
         chat.insert("tools".to_owned(), functions.into());
@@ -337,14 +357,13 @@ fn take_logprobs(
 }
 
 /// A function as chat requests spell it.
-fn chat_tool(i: usize, tool: &Value) -> Result<Value, ValidationError> {
+fn chat_tool(field: &str, tool: &Value) -> Result<Value, ValidationError> {
     if tool.get("type") != Some(&json!("function")) {
-        let field = format!("tools[{i}].type");
+        let field = format!("{field}.type");
         let value = tool.get("type").cloned().unwrap_or_default();
         let message = format!("{field} must be \"function\": the server has no tools of its own");
         return Err(ValidationError::field(field, value, message));
     }
-    let field = format!("tools[{i}]");
     if !tool.get("name").is_some_and(Value::is_string) && tool.get("function").is_none() {
         let field = format!("{field}.name");
         let message = format!("{field} must be the function's name, a string");
@@ -406,7 +425,9 @@ fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
 /// `{"type": "function", "name": ...}` as chat requests spell it.
 fn chat_choice_of(function: &Value) -> Value {
     let kind = function.get("type");
-    json!({"type": kind, "function": {"name": function.get("name")}})
+    let name = function.get("name").and_then(Value::as_str);
+    let name = name.map(|name| named_in(function.get("namespace"), name));
+    json!({"type": kind, "function": {"name": name}})
 }
 
 fn forces_a_call(choice: &Value) -> bool {
