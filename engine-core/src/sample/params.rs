@@ -305,7 +305,7 @@ mod tests {
     fn ids_without_a_token_are_refused() {
         let outside = "has token id 100; the vocabulary's ids are below 100";
         type Change = fn(&mut SamplingParams);
-        let cases: [(&str, Change); 6] = [
+        let cases: [(&str, Change); 7] = [
             ("logit_bias", |p| p.logit_bias = [(100, 0.0)].into()),
             ("allowed_token_ids", |p| {
                 p.allowed_token_ids = Some([1, 100].into())

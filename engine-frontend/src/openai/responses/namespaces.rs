@@ -14,7 +14,7 @@ const SEPARATOR: &str = "__";
 
 /// The functions of a request that stand in namespaces: by their names in the chat request, the namespace and the
 /// name in it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Namespaces(HashMap<String, (String, String)>);
 
 impl Namespaces {

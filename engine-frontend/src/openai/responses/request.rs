@@ -239,7 +239,7 @@ fn take_tools(
     namespaces: &mut Namespaces,
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
-) -> Result<Vec<usize>, ValidationError> {
+) -> Result<Vec<String>, ValidationError> {
     check_number(tools)?;
     let is_free = choice.is_none_or(|choice| choice == "auto" || choice == "none");
     let (mut functions, mut places) = (Vec::new(), Vec::new());
