@@ -436,13 +436,17 @@ impl GrammarMatcher {
             .tokens_to_end(self.place.state, &self.allowance)
     }
 
-    /// The fewest tokens of any text that completes this one, the stop token included, where a search of
-    /// `max_steps` finds them: at most [`GrammarMatcher::min_tokens_to_complete`], which masks go by. `None`
+    /// The fewest tokens of any text that completes this one, the stop token included, where these are at most
+    /// `limit` and a search of `max_steps` finds them: at most [`GrammarMatcher::min_tokens_to_complete`], which masks go by. `None`
     /// where it doesn't, and under grammars that are not JSON's or regular.
     ///
     /// # Errors
     /// A limit.
-    pub fn fewest_tokens_to_complete(&self, max_steps: u64) -> Result<Option<u32>, MatcherError> {
+    pub fn fewest_tokens_to_complete(
+        &self,
+        limit: u32,
+        max_steps: u64,
+    ) -> Result<Option<u32>, MatcherError> {
         if self.place.terminated {
             return Ok(Some(0));
         }
@@ -452,7 +456,7 @@ impl GrammarMatcher {
             .run(&self.allowance, |automaton, fuel| {
                 let mut own = fuel.part(max_steps);
                 let granted = own.left();
-                let fewest = automaton.fewest_tokens_of_all(state, &mut own);
+                let fewest = automaton.fewest_tokens_of_all(state, limit, &mut own);
                 fuel.burn(granted - own.left())?;
                 within_search(fewest, granted, max_steps)
             })
@@ -479,7 +483,7 @@ impl GrammarMatcher {
             .run(&self.allowance, |automaton, fuel| {
                 let mut own = fuel.part(max_steps);
                 let granted = own.left();
-                let found = automaton.tokens_toward_fewest(state, &mut own);
+                let found = automaton.tokens_toward_fewest(state, num_tokens, &mut own);
                 fuel.burn(granted - own.left())?;
                 within_search(found, granted, max_steps)
             })?;

@@ -230,7 +230,7 @@ fn fewest_tokens(matcher: &GrammarMatcher) -> u32 {
 fn the_text_of_fewest_tokens_may_be_a_longer_one() {
     let fewest = |pattern: &str| {
         let matcher = matcher(pattern);
-        let fewest = matcher.fewest_tokens_to_complete(10_000).unwrap();
+        let fewest = matcher.fewest_tokens_to_complete(u32::MAX, 10_000).unwrap();
         assert_eq!(fewest, Some(fewest_tokens(&matcher)), "{pattern}");
         assert!(fewest.unwrap() <= matcher.min_tokens_to_complete().unwrap());
         fewest.unwrap()
@@ -240,9 +240,12 @@ fn the_text_of_fewest_tokens_may_be_a_longer_one() {
     assert_eq!(fewest("a{3}b|a{8}|abc"), 3);
     assert_eq!(fewest(""), 1);
     assert_eq!(fewest("(ab|aaaab){3}"), 7);
-    // As much as may be done for it.
+    // Not beyond the limit, and as much as may be done for it.
+    let three = matcher("a{3}b|a{8}|abc");
+    assert_eq!(three.fewest_tokens_to_complete(2, 10_000).unwrap(), None);
+    assert_eq!(three.fewest_tokens_to_complete(3, 10_000).unwrap(), Some(3));
     let wide = matcher("(no|[a-z]{4}){9}");
-    assert_eq!(wide.fewest_tokens_to_complete(10).unwrap(), None);
+    assert_eq!(wide.fewest_tokens_to_complete(u32::MAX, 10).unwrap(), None);
 }
 
 #[test]

@@ -130,7 +130,7 @@ pub trait StructuredOutputGrammar: Send {
     ///
     /// # Errors
     /// A limit.
-    fn fewest_tokens_to_complete(&self) -> Result<Option<u32>, MatcherError> {
+    fn fewest_tokens_to_complete(&self, _limit: u32) -> Result<Option<u32>, MatcherError> {
         Ok(None)
     }
 

@@ -23,9 +23,9 @@ const MAX_MASK_STEPS: u64 = 2_000_000;
 /// a gigabyte for one request of 3 MB.
 const MAX_RULES: usize = 10_000;
 
-/// Steps of a search for the text of fewest tokens, which is asked where the shortest text doesn't fit: a few
-/// milliseconds, enough for an object with strings over a vocabulary of 150,000 tokens.
-const MAX_SEARCH_STEPS: u64 = 500_000;
+/// Steps of a search for the text of fewest tokens, which is asked where the shortest text doesn't fit: one or two
+/// milliseconds. Its masks may take twice as many: the same search, and a walk of the vocabulary.
+const MAX_SEARCH_STEPS: u64 = 200_000;
 
 /// Compiles every constraint for one vocabulary, and caches what it compiled.
 pub struct FormworkBackend {
@@ -160,13 +160,14 @@ impl StructuredOutputGrammar for FormworkGrammar {
         self.matcher.min_tokens_to_complete()
     }
 
-    fn fewest_tokens_to_complete(&self) -> Result<Option<u32>, MatcherError> {
-        self.matcher.fewest_tokens_to_complete(MAX_SEARCH_STEPS)
+    fn fewest_tokens_to_complete(&self, limit: u32) -> Result<Option<u32>, MatcherError> {
+        self.matcher
+            .fewest_tokens_to_complete(limit, MAX_SEARCH_STEPS)
     }
 
     fn next_token_mask_of_fewest(&self, num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
         self.matcher
-            .next_token_mask_of_fewest(num_tokens, 4 * MAX_SEARCH_STEPS)
+            .next_token_mask_of_fewest(num_tokens, 2 * MAX_SEARCH_STEPS)
     }
 
     fn has_forced_byte(&self) -> Result<bool, MatcherError> {

@@ -365,7 +365,8 @@ impl<'a> Compiler<'a> {
         // After a renewal it goes on with what is left.
         self.answer_steps_left = left.or(self.answer_steps_left);
         match outcome {
-            Err(MatcherError::AllowanceSpent) if left == Some(0) => {
+            // What is left is less than the next part of the answer takes.
+            Err(MatcherError::AllowanceSpent) if left.is_some() => {
                 Err(MatcherError::StepsExhausted {
                     max: MAX_ANSWER_STEPS,
                 })

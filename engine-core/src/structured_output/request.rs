@@ -155,7 +155,10 @@ impl StructuredOutputRequest {
                     // A longer text may take fewer tokens: it is looked for where the shortest doesn't fit.
                     let may_not_fit = max_tokens.is_some_and(|max_tokens| shortest > max_tokens);
                     let fewest = match may_not_fit {
-                        true => match self.grammar.fewest_tokens_to_complete() {
+                        true => match self
+                            .grammar
+                            .fewest_tokens_to_complete(with_stop_token(shortest))
+                        {
                             Err(MatcherError::AllowanceSpent) => {
                                 return Err(MatcherError::AllowanceSpent);
                             }
@@ -413,7 +416,7 @@ impl StructuredOutputRequest {
     /// for the sake of one.
     fn fits_by_fewest(&self, tokens_left: u32) -> Result<bool, MatcherError> {
         let fewest = match self.min_tokens.is_fewest() {
-            true => self.grammar.fewest_tokens_to_complete()?,
+            true => self.grammar.fewest_tokens_to_complete(tokens_left)?,
             false => None,
         };
         Ok(fewest.is_some_and(|fewest| fewest <= tokens_left))

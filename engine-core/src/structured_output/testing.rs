@@ -267,8 +267,8 @@ impl StructuredOutputGrammar for OddGrammar {
         self.real.next_token_mask_of_fewest(num_tokens)
     }
 
-    fn fewest_tokens_to_complete(&self) -> Result<Option<u32>, MatcherError> {
-        self.real.fewest_tokens_to_complete()
+    fn fewest_tokens_to_complete(&self, limit: u32) -> Result<Option<u32>, MatcherError> {
+        self.real.fewest_tokens_to_complete(limit)
     }
 
     fn has_forced_byte(&self) -> Result<bool, MatcherError> {

@@ -314,7 +314,7 @@ mod tests {
         };
         assert!(request(1024, 16).is_ok());
         assert!(request(1, 16_384).is_ok());
-        for (prompts, n) in [(1024, 17), (2, 8193), (1, 16_385), (1024, u32::MAX)] {
+        for (prompts, n) in [(1024, 17), (2, 8193)] {
             let error = request(prompts, n).unwrap_err();
             assert_eq!(error.parameter.as_deref(), Some("n"));
             let says = format!("({prompts} prompts, n {n}); at most 16384");
@@ -451,6 +451,8 @@ mod tests {
     fn n_has_one_range_whatever_is_wrong() {
         for (value, got) in [
             (json!(-1), "-1"),
+            (json!(0), "0"),
+            (json!(16_385), "16385"),
             (json!(1.5), "1.5"),
             (json!("two"), "\"two\""),
             (json!(2_f64.powi(64)), "18446744073709551616"),
@@ -458,7 +460,7 @@ mod tests {
             let error = CompletionRequest::from_json(json!({"prompt": "a", "n": value}));
             assert_eq!(
                 error.unwrap_err().to_string(),
-                format!("n must be between 1 and 16384, got {got}")
+                format!("n must be a whole number between 1 and 16384, got {got}")
             );
         }
     }

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 
 use super::ways::Way;
 use super::{GrammarState, State, TokenAutomaton};
@@ -21,6 +21,16 @@ use crate::lexical::{Fuel, OutOfFuel};
 
 /// A shorter way to the end of a text is walked again.
 const LONG_WAY: usize = 32;
+
+/// States by level, each with where its tokens lead, and the ends behind the last level.
+type NearestEnds = (Vec<Vec<(State, Vec<State>)>>, HashSet<State>);
+
+/// The tokens of a text that leads through so many levels, with a stop token.
+fn num_tokens_of(num_levels: usize) -> u32 {
+    u32::try_from(num_levels)
+        .unwrap_or(u32::MAX)
+        .saturating_add(1)
+}
 
 impl TokenAutomaton {
     /// Whether the text so far can be completed by tokens of the vocabulary. `state` is reached by
@@ -33,7 +43,7 @@ impl TokenAutomaton {
         if self.writes_any_text {
             self.machine.lexicon.is_live(state.lexeme, fuel)
         } else {
-            Ok(nearest_end(&mut ByTokens::new(self), state, fuel)? != DEAD)
+            Ok(nearest_end(&mut ByTokens(self), state, fuel)? != DEAD)
         }
     }
 
@@ -47,14 +57,14 @@ impl TokenAutomaton {
         if self.writes_any_text {
             return Ok(0);
         }
-        search.run(&mut ByTokens::new(self), fuel)
+        search.run(&mut ByTokens(self), fuel)
     }
 
     /// How many tokens complete the text from a state that can be completed, the stop token
     /// included: at least 1.
     pub(crate) fn min_tokens(&mut self, state: State, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
         if !self.writes_any_text {
-            let tokens = nearest_end(&mut ByTokens::new(self), state, fuel)?;
+            let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
             return Ok(tokens.saturating_add(1));
         }
         let state = self.completed_as(state, fuel)?;
@@ -70,65 +80,36 @@ impl TokenAutomaton {
         Ok(self.min_tokens.get(&state).copied().unwrap_or(u32::MAX))
     }
 
-    /// The fewest tokens of all texts from a state that can be completed, the stop token included: a search
-    /// over tokens, which meets many states. `None` where none is made.
+    /// The fewest tokens of all texts from a state that can be completed, the stop token included, if these are
+    /// at most `limit`: a search over tokens, level by level, which meets many states. `None` where none is made.
+    ///
+    /// From any state on a way that it found, with as many fewer tokens left, the search meets a part of the same
+    /// states: it takes no more steps there.
     pub(crate) fn fewest_tokens_of_all(
         &mut self,
-        state: GrammarState,
+        start: GrammarState,
+        limit: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<u32>, OutOfFuel> {
-        let GrammarState::Machine(state) = state else {
-            return Ok(None);
-        };
-        let is_guided = self.writes_any_text;
-        let mut by_tokens = ByTokens {
-            is_guided,
-            ..ByTokens::new(self)
-        };
-        let tokens = nearest_end(&mut by_tokens, state, fuel)?;
-        Ok(Some(tokens.saturating_add(1)))
+        let found = self.nearest_ends(start, limit, fuel)?;
+        Ok(found.map(|(levels, _)| num_tokens_of(levels.len())))
     }
 
     /// The tokens that begin the texts of the fewest tokens from a state, and that number, stop token
     /// included; no tokens where the text may end. All of them, whatever was asked before: what is sampled
-    /// doesn't depend on other requests. A search over tokens, level by level, which meets many states.
-    /// `None` where none is made or there is no end.
+    /// doesn't depend on other requests. The same search as in [`fewest_tokens_of_all`](Self::fewest_tokens_of_all).
     pub(crate) fn tokens_toward_fewest(
         &mut self,
         start: GrammarState,
+        limit: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<(u32, Vec<u32>)>, OutOfFuel> {
-        let GrammarState::Machine(first) = start else {
+        let Some((levels, mut toward)) = self.nearest_ends(start, limit, fuel)? else {
             return Ok(None);
         };
-        if self.is_accepting(first, fuel)? {
-            return Ok(Some((1, Vec::new())));
-        }
-        let mut seen: HashSet<State> = HashSet::from_iter([first]);
-        let mut level = vec![first];
-        // Of each level, its states and where their tokens lead.
-        let mut levels: Vec<Vec<(State, Vec<State>)>> = Vec::new();
-        let mut toward: HashSet<State> = HashSet::new();
-        while toward.is_empty() {
-            let mut explored = Vec::new();
-            let mut next_level = Vec::new();
-            for state in level {
-                let successors = ByTokens::new(self).successors(state, fuel)?;
-                for &next in &successors {
-                    if seen.insert(next) {
-                        next_level.push(next);
-                        if self.is_accepting(next, fuel)? {
-                            toward.insert(next);
-                        }
-                    }
-                }
-                explored.push((state, successors));
-            }
-            if next_level.is_empty() {
-                return Ok(None);
-            }
-            levels.push(explored);
-            level = next_level;
+        let needed = num_tokens_of(levels.len());
+        if levels.is_empty() {
+            return Ok(Some((needed, Vec::new())));
         }
         // Back to the states after one token.
         for explored in levels.iter().skip(1).rev() {
@@ -148,8 +129,57 @@ impl TokenAutomaton {
             }
             Ok(())
         })?;
-        let needed = u32::try_from(levels.len()).unwrap_or(u32::MAX);
-        Ok(Some((needed.saturating_add(1), tokens_toward)))
+        Ok(Some((needed, tokens_toward)))
+    }
+
+    /// The ends in the fewest tokens from a state, at most `limit` with a stop token, and the states of each level
+    /// before them with their successors. `None` where there is none, and under grammars that are neither JSON's nor
+    /// regular.
+    ///
+    /// States are left out that have too many bytes to an end. Where what follows depends on a text that is kept,
+    /// these may be more than the least: then an end may be missed.
+    fn nearest_ends(
+        &mut self,
+        start: GrammarState,
+        limit: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<NearestEnds>, OutOfFuel> {
+        let GrammarState::Machine(first) = start else {
+            return Ok(None);
+        };
+        let longest = self.index.max_token_bytes().max(1);
+        let mut seen: HashSet<State> = HashSet::from_iter([first]);
+        let mut levels: Vec<Vec<(State, Vec<State>)>> = Vec::new();
+        let mut level = vec![first];
+        let mut ends = HashSet::new();
+        if self.is_accepting(first, fuel)? {
+            ends.insert(first);
+        }
+        while ends.is_empty() {
+            let left = limit.saturating_sub(num_tokens_of(levels.len() + 1));
+            if level.is_empty() || limit < num_tokens_of(levels.len() + 1) {
+                return Ok(None);
+            }
+            let mut explored = Vec::with_capacity(level.len());
+            let mut next_level = Vec::new();
+            for state in level {
+                let successors = ByTokens(self).successors(state, fuel)?;
+                for &next in &successors {
+                    if !seen.insert(next) {
+                        continue;
+                    }
+                    if self.is_accepting(next, fuel)? {
+                        ends.insert(next);
+                    } else if self.machine_bytes_to_end(next, fuel)?.div_ceil(longest) <= left {
+                        next_level.push(next);
+                    }
+                }
+                explored.push((state, successors));
+            }
+            levels.push(explored);
+            level = next_level;
+        }
+        Ok((limit > 0).then_some((levels, ends)))
     }
 
     /// Walks a canonical completion from the end of the way on that was walked so far, and makes known what
@@ -292,67 +322,37 @@ impl TokenAutomaton {
 }
 
 /// The automaton as a graph whose edges are tokens.
-struct ByTokens<'a> {
-    automaton: &'a mut TokenAutomaton,
-    /// True if the search goes by the bytes that are left, over the longest token's. Where what follows depends
-    /// on a text that is kept, these may be more than the least: then the search may miss the fewest tokens,
-    /// but what it finds is enough.
-    is_guided: bool,
-    /// The bounds of states that were met.
-    bounds: HashMap<State, u32>,
-}
-
-impl<'a> ByTokens<'a> {
-    /// The graph for a search without a guide, which is exact.
-    fn new(automaton: &'a mut TokenAutomaton) -> Self {
-        Self {
-            automaton,
-            is_guided: false,
-            bounds: HashMap::new(),
-        }
-    }
-}
+struct ByTokens<'a>(&'a mut TokenAutomaton);
 
 impl Graph for ByTokens<'_> {
     type State = State;
 
     fn known(&self, state: State) -> u32 {
-        self.automaton
+        self.0
             .token_distance
             .get(&state)
             .copied()
             .unwrap_or(UNKNOWN)
     }
 
-    fn bound(&self, state: State) -> u32 {
-        self.bounds.get(&state).copied().unwrap_or(0)
+    fn bound(&self, _: State) -> u32 {
+        0
     }
 
     fn is_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
-        self.automaton.is_accepting(state, fuel)
+        self.0.is_accepting(state, fuel)
     }
 
     fn successors(&mut self, state: State, fuel: &mut Fuel) -> Result<Vec<State>, OutOfFuel> {
-        let start = GrammarState::Machine(state);
-        let reached = self.automaton.after_tokens(start, fuel)?;
+        let reached = self.0.after_tokens(GrammarState::Machine(state), fuel)?;
         let machine = reached.into_iter().filter_map(|next| match next {
             GrammarState::Machine(next) => Some(next),
             GrammarState::Parser(_) => None,
         });
-        let successors: Vec<State> = machine.collect();
-        if self.is_guided {
-            let longest = self.automaton.index.max_token_bytes().max(1);
-            for &next in &successors {
-                if !self.bounds.contains_key(&next) {
-                    let bytes = self.automaton.machine_bytes_to_end(next, fuel)?;
-                    self.bounds.insert(next, bytes.div_ceil(longest));
-                }
-            }
-        }
-        Ok(successors)
+        Ok(machine.collect())
     }
 
     fn remember(&mut self, state: State, distance: u32) {
-        self.automaton.token_distance.insert(state, distance);
+        self.0.token_distance.insert(state, distance);
     }
 }

@@ -113,7 +113,7 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
         (
             "repetition_detection",
             json!({"max": 4}),
-            Refusal("repetition_detection"),
+            Refusal("repetition_detection.max"),
         ),
         ("thinking_token_budget", json!(5), Answer(any)),
         (
@@ -587,7 +587,7 @@ fn errors_name_the_field_as_the_request_spells_it() {
         (
             json!({"guided_json": {"type": "string", "minLength": 50}}),
             "guided_json",
-            "guided_json: a whole output is sure to fit in 5",
+            "guided_json: a whole output is sure to fit in 6 tokens, but max_tokens leaves 3",
         ),
         (
             json!({"max_tokens": null, "n_predict": 9, "guided_regex": "a{50}"}),
@@ -641,7 +641,7 @@ fn errors_name_the_field_as_the_request_spells_it() {
 fn a_constraint_is_named_as_the_request_spells_it() {
     let server = Server::shared();
     let wrong = json!({"type": "string", "pattern": "("});
-    let long = json!({"type": "string", "minLength": 50});
+    let long = json!({"type": "string", "minLength": 500});
     // Patterns in common: their product has too many states.
     let patterns: Vec<Value> = ('a'..='l')
         .map(|letter| json!({"pattern": format!("{letter}.*{letter}.*{letter}")}))

@@ -178,7 +178,7 @@ fn an_empty_grammar_and_an_unknown_key_are_refused_by_name() {
     );
     assert_eq!(
         refused("n", json!(0)),
-        "n must be between 1 and 16384, got 0"
+        "n must be a whole number between 1 and 16384, got 0"
     );
     assert_eq!(
         refused("reasoning_effort", json!("much")),

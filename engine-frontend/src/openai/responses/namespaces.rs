@@ -173,10 +173,6 @@ mod tests {
                 with(json!({"type": "function", "name": "f", "paramters": {}})),
                 "tools[0].tools[0].paramters",
             ),
-            (
-                with(json!({"type": "function", "name": "f", "parameters": {"type": "array"}})),
-                "tools[0].tools[0].parameters.type",
-            ),
         ] {
             assert_eq!(refused(namespace), at);
         }
