@@ -59,6 +59,7 @@ mod supervisor;
 mod terminal_text;
 #[cfg(test)]
 mod test_support;
+mod token_trace;
 mod token_usage;
 mod tokenizer_threads;
 mod unique_json;
@@ -84,7 +85,7 @@ pub use outputs::{CompletionOutput, RequestOutput};
 pub use parallel_sampling::ParentRequest;
 pub use protocol::{
     FinishReason, PropertyOrder, RequestOutputKind, SamplingParams, Shared, StopReason,
-    StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
+    StructuredOutputsConstraint, StructuredOutputsParams, TokenTrace, TracedToken, Whitespace,
 };
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};

@@ -30,6 +30,7 @@ mod tool_choice;
 mod tool_format;
 mod tool_parser;
 mod tools;
+mod trace;
 mod usage;
 mod warnings;
 
@@ -60,6 +61,7 @@ pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, Token
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_choice::ToolChoice;
 pub use tool_format::ToolCallFormat;
+pub use trace::{TracedAlternative, TracedToken};
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};
 pub use warnings::Warnings;
 

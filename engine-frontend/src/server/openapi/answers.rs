@@ -24,7 +24,9 @@ pub(super) fn schemas() -> Map<String, Value> {
         "structured_output_completed_by_budget": {"const": true},
         "structured_output_repetition_closed": {"const": true},
         "token_ids": ids,
+        "trace": {"type": "array", "items": component("TracedToken")},
     });
+    let probability = json!({"type": "number", "minimum": 0, "maximum": 1.00001});
     let prompt_logprobs = json!({"type": "array", "items": {"type": ["object", "null"]}});
     Map::from_iter([
         answer(
@@ -84,6 +86,40 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "token": text, "logprob": {"type": "number"},
                 "bytes": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
                 "top_logprobs": {"type": "array", "items": component("TokenLogprob")},
+            })],
+        ),
+        answer(
+            "TracedToken",
+            &[
+                "token_id",
+                "token",
+                "bytes",
+                "probability",
+                "masked_probability",
+                "num_allowed",
+                "is_constrained",
+                "is_forced",
+                "step_ms",
+                "top",
+            ],
+            &[json!({
+                "token_id": count, "token": text,
+                "bytes": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
+                "probability": or_null(probability.clone()), "masked_probability": probability,
+                "num_allowed": count,
+                "is_constrained": {"type": "boolean"}, "is_forced": {"type": "boolean"},
+                "step_ms": {"type": "number", "minimum": 0},
+                "top": {
+                    "type": "array", "maxItems": 10, "items": component("TracedAlternative"),
+                },
+            })],
+        ),
+        answer(
+            "TracedAlternative",
+            &["token_id", "token", "probability", "is_allowed"],
+            &[json!({
+                "token_id": count, "token": text, "probability": probability,
+                "is_allowed": {"type": "boolean"},
             })],
         ),
         answer(

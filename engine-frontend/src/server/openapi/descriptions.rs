@@ -219,6 +219,11 @@ pub(super) const REQUESTS: &[Description] = &[
         "Writes tokens in logprobs as token_id:N. Default false.",
     ),
     (
+        "include_trace",
+        "Adds to each answer what each of its tokens was chosen from: its probability before and under \
+         the constraint's mask, how many tokens were allowed, whether it was forced. Default false.",
+    ),
+    (
         "add_special_tokens",
         "Adds the tokenizer's own tokens, such as a begin token, to the prompt. Default: true for \
          text, false for messages.",
@@ -519,6 +524,45 @@ pub(super) const ANSWERS: &[Description] = &[
          repetition_detection.",
     ),
     ("token_ids", "The answer's tokens."),
+    (
+        "trace",
+        "What each token was chosen from, with include_trace; of a streamed piece, each of its tokens.",
+    ),
+    ("token_id", "The token."),
+    (
+        "TracedToken.probability",
+        "The model's probability of the token before the constraint's mask, at temperature 1 and without \
+         penalties; null of a forced token.",
+    ),
+    (
+        "masked_probability",
+        "The same among the tokens that the constraint allowed; 1 of a forced token.",
+    ),
+    (
+        "num_allowed",
+        "Tokens that the constraint allowed; the vocabulary's size where nothing constrains.",
+    ),
+    (
+        "is_constrained",
+        "False in free text and in thinking.",
+    ),
+    (
+        "is_forced",
+        "True if the token was appended without a forward pass, since nothing else could come.",
+    ),
+    (
+        "step_ms",
+        "Milliseconds since the token before; of the first, since the engine took the request.",
+    ),
+    (
+        "top",
+        "The ten most probable tokens before the mask, best first; empty for a forced token.",
+    ),
+    (
+        "TracedAlternative.probability",
+        "The model's probability, before the mask.",
+    ),
+    ("is_allowed", "True if the constraint allowed it."),
     ("prompt_token_ids", "The prompt's tokens."),
     (
         "CompletionChoice.prompt_logprobs",

@@ -22,6 +22,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         "n",
         "prompt_logprobs",
         "return_token_ids",
+        "include_trace",
     ] {
         responses.remove(name);
     }
@@ -159,6 +160,7 @@ fn shared() -> Map<String, Value> {
         "include_warnings": flag,
         "return_token_ids": flag,
         "return_tokens_as_token_ids": flag,
+        "include_trace": flag,
         "add_special_tokens": flag,
         "response_format": component("ResponseFormat"),
         "structured_outputs": component("StructuredOutputs"),
