@@ -92,9 +92,9 @@ pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine, start_supervised_engine};
 pub use stop_strings::StopStrings;
 pub use structured_outputs::{
-    BackendOptions, FORMATS, KeywordEffect, KeywordPlace, Reasoning, ReasoningParser,
-    SchemaWarning, StructuredOutputsArgs, ThinkingMarkers, schema_warnings, visit_keywords,
-    visit_lark_schemas, visit_tag_schemas,
+    BackendOptions, ConstraintKeywords, FORMATS, KeywordEffect, KeywordPlace, Reasoning,
+    ReasoningParser, SchemaWarning, StructuredOutputsArgs, TextFit, ThinkingMarkers,
+    schema_warnings, shortest_text, visit_keywords, visit_lark_schemas, visit_tag_schemas,
 };
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use terminal_text::{controls_terminals, for_terminal};

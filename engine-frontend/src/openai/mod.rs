@@ -8,6 +8,7 @@
 //! `content`; a function's arguments are always an object, valid under its schema.
 
 mod chat;
+mod check;
 mod chunk;
 mod completion;
 mod default_sampling_params;
@@ -37,6 +38,7 @@ mod warnings;
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
+pub use check::{CheckError, CheckRequest, CheckResponse, CheckedText};
 pub use chunk::{
     ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse,
     CompletionResponseStreamChoice, CompletionStreamResponse, DeltaMessage,

@@ -260,6 +260,11 @@ impl OpenAIServing {
             .with_cached_tokens(self.tells_cached_tokens().then_some(cached))
     }
 
+    /// How the model writes calls, where that is known.
+    pub(super) fn tool_call_format(&self) -> Option<ToolCallFormat> {
+        self.tool_call_format
+    }
+
     pub(super) fn tells_cached_tokens(&self) -> bool {
         self.prompt_tokens_details
     }

@@ -55,7 +55,11 @@ pub(super) fn take_trace(
     let num_before = completion.token_ids.len().saturating_sub(trace.len());
     let token_ids = completion.token_ids.iter().skip(num_before);
     let tokens = token_ids.zip(trace);
-    Some(tokens.map(|(id, trace)| token(tokenizer, *id, trace)).collect())
+    Some(
+        tokens
+            .map(|(id, trace)| token(tokenizer, *id, trace))
+            .collect(),
+    )
 }
 
 fn token(tokenizer: &Tokenizer, token_id: u32, trace: TokenTrace) -> TracedToken {

@@ -71,7 +71,10 @@ fn check_site(args: &ServerArgs, headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(origin) = headers.get(ORIGIN) else {
         return Ok(());
     };
-    let is_named = args.allowed_origins.iter().any(|name| name.as_bytes() == origin.as_bytes());
+    let is_named = args
+        .allowed_origins
+        .iter()
+        .any(|name| name.as_bytes() == origin.as_bytes());
     if is_of_host(origin, headers) || is_named {
         return Ok(());
     }

@@ -23,6 +23,7 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route("/v1/completions", post(handlers::completions))
         .route("/v1/chat/completions", post(handlers::chat_completions))
         .route("/v1/responses", post(handlers::responses))
+        .route("/formwork/v1/check", post(handlers::check))
         .route("/tokenize", post(handlers::tokenize))
         .route("/detokenize", post(handlers::detokenize))
         .route("/health", get(handlers::health))

@@ -129,7 +129,10 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        let known = FILES.iter().chain([&INDEX]).map(|file| file.name.to_owned());
+        let known = FILES
+            .iter()
+            .chain([&INDEX])
+            .map(|file| file.name.to_owned());
         assert_eq!(found, known.collect());
     }
 
@@ -139,7 +142,14 @@ mod tests {
         let size: usize = files().map(|file| file.text.len()).sum();
         assert!(size < 150_000, "{size} bytes");
         for file in files() {
-            for address in ["src=\"http", "href=\"http", "src=\"/", "href=\"/", "@import", "url(http"] {
+            for address in [
+                "src=\"http",
+                "href=\"http",
+                "src=\"/",
+                "href=\"/",
+                "@import",
+                "url(http",
+            ] {
                 assert!(!file.text.contains(address), "{}: {address}", file.name);
             }
         }

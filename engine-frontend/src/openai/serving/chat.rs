@@ -210,6 +210,7 @@ fn chat_choice(
         None => (Some(completion.text.clone()), Vec::new()),
     };
     let has_calls = !tool_calls.is_empty();
+    let trace = take_trace(tokenizer, &mut completion);
     ChatCompletionResponseChoice {
         index: completion.index,
         logprobs: chat_logprobs(request, &mut completion),
@@ -224,7 +225,7 @@ fn chat_choice(
         structured_output_complete: completion.structured_output_complete,
         structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
         structured_output_repetition_closed: completion.structured_output_repetition_closed,
-        trace: take_trace(tokenizer, &mut completion),
+        trace,
         token_ids: (request.common.return_token_ids).then_some(completion.token_ids),
     }
 }

@@ -187,6 +187,58 @@ pub(super) fn schemas() -> Map<String, Value> {
             })],
         ),
         answer(
+            "CheckResponse",
+            &[
+                "enforced",
+                "kind",
+                "warnings",
+                "error",
+                "keywords",
+                "num_states",
+                "bytes",
+                "compile_ms",
+                "shortest",
+                "sample",
+                "text",
+            ],
+            &[json!({
+                "enforced": {"type": "boolean"},
+                "kind": {"enum": [
+                    "json", "json_object", "regex", "choice", "grammar", "structural_tag", "tools",
+                ]},
+                "warnings": {"type": "array", "items": text},
+                "error": or_null(component("CheckError")),
+                "keywords": {"type": "array", "items": text},
+                "num_states": count, "bytes": count,
+                "compile_ms": {"type": "number", "minimum": 0},
+                "shortest": {"type": ["string", "null"]}, "sample": {"type": ["string", "null"]},
+                "text": or_null(component("CheckedText")),
+            })],
+        ),
+        answer(
+            "CheckError",
+            &["message", "pointer", "line", "column"],
+            &[json!({
+                "message": text, "pointer": {"type": ["string", "null"]},
+                "line": {"type": ["integer", "null"]}, "column": {"type": ["integer", "null"]},
+            })],
+        ),
+        answer(
+            "CheckedText",
+            &[
+                "is_complete",
+                "is_prefix",
+                "accepted_bytes",
+                "accepted_chars",
+                "expected",
+            ],
+            &[json!({
+                "is_complete": {"type": "boolean"}, "is_prefix": {"type": "boolean"},
+                "accepted_bytes": count, "accepted_chars": count,
+                "expected": {"type": "array", "maxItems": 20, "items": text},
+            })],
+        ),
+        answer(
             "DetokenizeResponse",
             &["prompt"],
             &[json!({"prompt": text})],
