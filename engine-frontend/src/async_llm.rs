@@ -1,6 +1,7 @@
 //! The engine for async programs: requests in, streams of outputs out.
 
 mod core_client;
+mod report;
 mod request_stream;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -23,6 +24,7 @@ use crate::token_usage::TokenUsage;
 use crate::tokenizer_threads::{LARGE, TokenizerThreads};
 
 pub use core_client::{BoxFuture, CoreClient};
+use report::Reports;
 pub use request_stream::RequestStream;
 
 /// Answers that are registered and sent by the thread that has their request: a millisecond's work.
@@ -39,8 +41,7 @@ pub struct AsyncLLM {
     input_processor: Arc<InputProcessor>,
     tokenizer_threads: TokenizerThreads,
     check_thread: CheckThread,
-    /// For reports about constraints, for which their callers wait. Started by the first.
-    report_thread: OnceLock<CheckThread>,
+    reports: Reports,
     tokenizer: Arc<Tokenizer>,
     ready: EngineCoreReadyResponse,
 }
@@ -86,7 +87,7 @@ impl AsyncLLM {
             input_processor: Arc::new(InputProcessor::new(tokenizer.clone(), limits)),
             tokenizer_threads: TokenizerThreads::new(),
             check_thread: CheckThread::new(),
-            report_thread: OnceLock::new(),
+            reports: Reports::default(),
             tokenizer,
             ready,
         }
@@ -235,39 +236,6 @@ impl AsyncLLM {
     ) -> Result<T, GenerateError> {
         let result = self.tokenizer_threads.run(num_bytes, work).await;
         result.map_err(|error| internal_error(&error.to_string()))
-    }
-
-    /// What a constraint says, and how far a text fits it; the keywords of its schemas that are enforced. One
-    /// after the other, on a thread of its own that leaves the others their time.
-    ///
-    /// # Errors
-    /// It panicked, or there is no thread.
-    pub(crate) async fn report(
-        &self,
-        params: Shared<StructuredOutputsParams>,
-        text: Option<String>,
-    ) -> Result<(Vec<String>, Result<ConstraintReport, ReportError>), GenerateError> {
-        let thread = self.report_thread.get_or_init(CheckThread::new);
-        let tokenizer = self.tokenizer.clone();
-        let work = move |cancel: &CancelFlag| {
-            let keywords = ConstraintKeywords::of(&params.constraint);
-            let keywords = keywords.iter().flat_map(ConstraintKeywords::enforced);
-            let keywords = keywords.map(str::to_owned).collect();
-            let vocabulary = tokenizer.tokenizer_info(tokenizer.vocab_size());
-            let vocabulary = vocabulary.map_err(|error| error.to_string())?;
-            let vocabulary = Arc::new(vocabulary.over_bytes());
-            Ok::<_, String>((
-                keywords,
-                report(&vocabulary, &params, text.as_deref(), cancel),
-            ))
-        };
-        let done = match thread.turn().await {
-            Some(turn) => turn.run(work).await,
-            None => None,
-        };
-        let failed = || internal_error("the constraint's check failed");
-        done.ok_or_else(failed)?
-            .map_err(|error| internal_error(&error))
     }
 
     /// Lets these hear of every step from now on. Later calls have no effect.

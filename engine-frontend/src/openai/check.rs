@@ -13,7 +13,7 @@ use super::tools::{self, take_tools};
 use super::warnings::Warnings;
 use crate::error::ValidationError;
 use crate::input_processor::CallersFields;
-use crate::structured_outputs::{ConstraintKeywords, ReportError, TextFit};
+use crate::structured_outputs::{ReportError, TextFit};
 
 /// Longest text that is held against a constraint, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
