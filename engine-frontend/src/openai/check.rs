@@ -235,19 +235,23 @@ fn check_error(constraint: &RequestConstraint, error: &ReportError) -> CheckErro
         max_tokens: "max_tokens".to_owned(),
         whitespace_pattern: constraint.whitespace_field.clone().unwrap_or_default(),
     };
-    let (pointer, place) = match error {
-        CompileError::JsonSchema { pointer, .. }
-        | CompileError::StructuralTag { pointer, .. }
-        | CompileError::NoValue { pointer } => (Some(pointer.clone()), None),
+    let place = match error {
         CompileError::Regex { line, column, .. }
         | CompileError::JsonSyntax { line, column, .. }
-        | CompileError::Grammar { line, column, .. } => (None, Some((*line, *column))),
-        _ => (None, None),
+        | CompileError::Grammar { line, column, .. } => Some((*line, *column)),
+        _ => None,
     };
+    let message = fields.translate(&error.to_string()).message;
     CheckError {
-        message: fields.translate(&error.to_string()).message,
-        pointer,
+        pointer: pointer_of(&message),
+        message,
         line: place.map(|(line, _)| line),
         column: place.map(|(_, column)| column),
     }
+}
+
+/// The JSON pointer that a message names: of a part that the caller knows, where there are parts.
+fn pointer_of(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once(", at `#")?;
+    Some(rest.split_once('`')?.0.to_owned())
 }

@@ -26,26 +26,22 @@ const POLICY: HeaderValue = HeaderValue::from_static(
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
+/// A file of the folder `ui`.
+macro_rules! ui_file {
+    ($name:literal, $content_type:ident) => {
+        UiFile {
+            name: $name,
+            content_type: $content_type,
+            text: include_str!(concat!("ui/", $name)),
+        }
+    };
+}
+
 /// The page.
-const INDEX: UiFile = UiFile {
-    name: "index.html",
-    content_type: HTML,
-    text: include_str!("ui/index.html"),
-};
+const INDEX: UiFile = ui_file!("index.html", HTML);
 
 /// What the page loads. A file of the folder that isn't here doesn't exist for it; a test tells.
-const FILES: &[UiFile] = &[
-    UiFile {
-        name: "app.js",
-        content_type: SCRIPT,
-        text: include_str!("ui/app.js"),
-    },
-    UiFile {
-        name: "style.css",
-        content_type: STYLE,
-        text: include_str!("ui/style.css"),
-    },
-];
+const FILES: &[UiFile] = &[ui_file!("app.js", SCRIPT), ui_file!("style.css", STYLE)];
 
 /// A file of the page.
 struct UiFile {

@@ -128,6 +128,7 @@ fn tools_are_constraints_too() {
     broken[0]["function"]["parameters"]["properties"]["a"] = json!({"minimum": "x"});
     let report = check(&json!({"tools": broken, "tool_choice": "required"}));
     let message = report["error"]["message"].as_str().unwrap();
+    assert_eq!(report["error"]["pointer"], "/properties/a/minimum");
     assert!(
         message.starts_with("tools[0].function.parameters"),
         "{message}"
