@@ -85,7 +85,7 @@ fn a_constrained_answer_says_what_its_tokens_were_chosen_from() {
     };
     assert_eq!(is("is_constrained"), trace.len());
     let num_forced = is("is_forced");
-    assert!(num_forced > 4 && num_forced < trace.len(), "{num_forced}");
+    assert!(num_forced > 1 && num_forced < trace.len(), "{num_forced}");
     // The text, but for the token that ends it, is that of the entries.
     let bytes = |entry: &Value| -> Vec<u8> {
         let bytes = entry["bytes"].as_array().unwrap().iter();
@@ -165,8 +165,7 @@ fn a_stream_has_the_trace_of_the_whole_answer() {
         without_time(pieces.collect()),
         without_time(entries(&whole["choices"][0]))
     );
-    let completion =
-        json!({"prompt": "One", "max_tokens": 6, "include_trace": true, "ignore_eos": true});
+    let completion = json!({"prompt": "One", "max_tokens": 6, "temperature": 0, "include_trace": true, "ignore_eos": true});
     let whole = server.post("/v1/completions", &completion).json();
     let mut streaming = completion;
     streaming["stream"] = json!(true);
