@@ -144,7 +144,8 @@ impl Sampler {
             Some(mask) => constrain(row, mask, reads_all, state, maxima, saved)?,
             None => Apart::Nothing,
         };
-        if let Some(trace) = &mut trace {
+        // Without a mask the row is the same.
+        if let Some(trace) = trace.as_mut().filter(|_| mask.is_some()) {
             trace.under_mask(MaskedRow::new(row, apart), maxima);
         }
 
