@@ -45,4 +45,5 @@ pub mod request;
 pub mod sample;
 mod shared_prefix;
 pub mod structured_output;
+mod token_trace;
 pub mod worker;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use protocol::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreRequest, PrefillStats, SamplingParams,
+    TokenTrace,
 };
 
 use crate::core::block_hash::{BlockHash, BlockHasher};
 use crate::shared_prefix::SharedPrefix;
 use crate::structured_output::{PendingGrammar, StructuredOutputRequest};
+use crate::token_trace::RequestTrace;
 
 /// Internal id of a request, cheap to clone.
 pub type RequestId = Arc<str>;
@@ -58,6 +60,8 @@ pub struct Request {
     pub(crate) unsent_token_ids: Vec<u32>,
     /// After how many of these the output was a complete text, where stop strings may cut it off there.
     pub(crate) unsent_complete_after: Vec<u32>,
+    /// What its tokens were chosen from, where asked for.
+    pub(crate) trace: Option<Box<RequestTrace>>,
     /// Whether more forced text comes next than was appended at once: what is sampled there doesn't count.
     pub(crate) is_forced_text_due: bool,
 }
@@ -152,6 +156,7 @@ impl Request {
             reasoning_ended,
         } = request;
         let num_replayed_tokens = output_token_ids.len();
+        let trace = sampling_params.include_trace.then(Box::default);
         let asks_prompt_logprobs = asks_prompt_logprobs(&sampling_params);
         let prompt_token_ids = Arc::clone(prompt_token_ids.as_arc());
         let mut all_token_ids = SharedPrefix::new(Arc::clone(&prompt_token_ids));
@@ -182,6 +187,7 @@ impl Request {
             spec_token_ids: Vec::new(),
             num_runner_tokens: 0,
             unsent_token_ids: Vec::new(),
+            trace,
             unsent_complete_after: Vec::new(),
             is_forced_text_due: false,
         }
@@ -362,6 +368,13 @@ impl Request {
             self.cache_salt.as_deref(),
             &mut self.block_hashes,
         );
+    }
+
+    /// What the tokens that no output has carried yet were chosen from, where asked for.
+    pub(crate) fn take_trace(&mut self) -> Vec<TokenTrace> {
+        self.trace
+            .as_mut()
+            .map_or_else(Vec::new, |trace| trace.take())
     }
 
     /// Notes an event for the next output.

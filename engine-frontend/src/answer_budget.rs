@@ -65,6 +65,9 @@ impl AnswerBudget {
     ) -> Result<(), RequestError> {
         let logprobs = num_logprobs(output.new_logprobs.as_ref())
             + num_logprobs(output.new_prompt_logprobs.as_ref());
+        // An entry of a trace is its token's, with those of others, each as large as a logprob.
+        let traced = output.new_trace.iter().map(|token| 1 + token.top.len());
+        let logprobs = logprobs + traced.sum::<usize>();
         let bytes = output.new_token_ids.len() * TOKEN_BYTES + logprobs * LOGPROB_BYTES;
         share.bytes += bytes;
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -77,11 +80,11 @@ impl AnswerBudget {
             message: match self.is_stream {
                 true => format!(
                     "more than {mebibytes} MiB of the stream wait for their reader: read it as it comes, \
-                     or ask for fewer answers (n) or logprobs"
+                     or ask for fewer answers (n) or logprobs, or for no trace"
                 ),
                 false => format!(
                     "the answers have grown beyond {mebibytes} MiB: ask for fewer of them (n), for fewer \
-                     tokens or logprobs, or for a stream"
+                     tokens or logprobs, for no trace, or for a stream"
                 ),
             },
             retryable: false,

@@ -1,6 +1,7 @@
 //! The engine for async programs: requests in, streams of outputs out.
 
 mod core_client;
+mod report;
 mod request_stream;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -23,6 +24,7 @@ use crate::token_usage::TokenUsage;
 use crate::tokenizer_threads::{LARGE, TokenizerThreads};
 
 pub use core_client::{BoxFuture, CoreClient};
+use report::Reports;
 pub use request_stream::RequestStream;
 
 /// Answers that are registered and sent by the thread that has their request: a millisecond's work.
@@ -39,6 +41,7 @@ pub struct AsyncLLM {
     input_processor: Arc<InputProcessor>,
     tokenizer_threads: TokenizerThreads,
     check_thread: CheckThread,
+    reports: Reports,
     tokenizer: Arc<Tokenizer>,
     ready: EngineCoreReadyResponse,
 }
@@ -84,6 +87,7 @@ impl AsyncLLM {
             input_processor: Arc::new(InputProcessor::new(tokenizer.clone(), limits)),
             tokenizer_threads: TokenizerThreads::new(),
             check_thread: CheckThread::new(),
+            reports: Reports::default(),
             tokenizer,
             ready,
         }

@@ -58,6 +58,7 @@ mod supervisor;
 mod terminal_text;
 #[cfg(test)]
 mod test_support;
+mod token_trace;
 mod token_usage;
 mod tokenizer_threads;
 mod unique_json;
@@ -83,16 +84,16 @@ pub use outputs::{CompletionOutput, RequestOutput};
 pub use parallel_sampling::ParentRequest;
 pub use protocol::{
     FinishReason, PropertyOrder, RequestOutputKind, SamplingParams, Shared, StopReason,
-    StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
+    StructuredOutputsConstraint, StructuredOutputsParams, TokenTrace, TracedToken, Whitespace,
 };
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine, start_supervised_engine};
 pub use stop_strings::StopStrings;
 pub use structured_outputs::{
-    BackendOptions, FORMATS, KeywordEffect, KeywordPlace, Reasoning, ReasoningParser,
-    SchemaWarning, StructuredOutputsArgs, ThinkingMarkers, schema_warnings, visit_keywords,
-    visit_lark_schemas, visit_tag_schemas,
+    BackendOptions, ConstraintKeywords, FORMATS, KeywordEffect, KeywordPlace, Reasoning,
+    ReasoningParser, SchemaWarning, StructuredOutputsArgs, TextFit, ThinkingMarkers,
+    schema_warnings, shortest_text, visit_keywords, visit_lark_schemas, visit_tag_schemas,
 };
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use terminal_text::{controls_terminals, for_terminal};

@@ -20,6 +20,7 @@ use crate::metrics::{IterationStats, RequestStateStats, StructuredEnds};
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::parallel_sampling::ParentRequest;
 use crate::request_output_collector::RequestOutputCollector;
+use crate::token_trace::TraceCollector;
 use crate::token_usage::Ending;
 use request_state::RequestState;
 
@@ -110,6 +111,7 @@ impl OutputProcessor {
                 share: budget.share(),
                 budget: budget.clone(),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
+                trace: TraceCollector::new(request),
                 num_cached_tokens: 0,
                 // A replayed request's tokens were given out before.
                 sent_tokens: request.output_token_ids.len(),

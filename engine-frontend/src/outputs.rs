@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{FinishReason, StopReason};
+use protocol::{FinishReason, StopReason, TokenTrace};
 
 use crate::logprobs::PositionLogprobs;
 
@@ -47,6 +47,8 @@ pub struct CompletionOutput {
     pub cumulative_logprob: Option<f64>,
     /// Logprobs, one entry per token of `token_ids`, where asked for.
     pub logprobs: Option<Vec<PositionLogprobs>>,
+    /// What its tokens were chosen from, one entry per token that this engine generated, where asked for.
+    pub trace: Option<Vec<TokenTrace>>,
     /// Why the answer is complete; `None` while it isn't.
     pub finish_reason: Option<FinishReason>,
     /// What stopped it.
@@ -77,6 +79,9 @@ impl CompletionOutput {
         self.num_reasoning_tokens = next.num_reasoning_tokens;
         if let Some(new) = next.logprobs {
             self.logprobs.get_or_insert_default().extend(new);
+        }
+        if let Some(new) = next.trace {
+            self.trace.get_or_insert_default().extend(new);
         }
         self.cumulative_logprob = next.cumulative_logprob;
         self.finish_reason = next.finish_reason;
@@ -115,7 +120,12 @@ impl RequestOutput {
         };
         let of_answer = |output: &CompletionOutput| {
             let positions = output.logprobs.as_deref().unwrap_or_default();
-            output.text.len() + size_of_val(&*output.token_ids) + logprobs(positions)
+            let trace = output.trace.as_deref().unwrap_or_default().iter();
+            let alternatives: usize = trace.map(|token| 1 + token.top.len()).sum();
+            output.text.len()
+                + size_of_val(&*output.token_ids)
+                + logprobs(positions)
+                + alternatives * LOGPROB_BYTES
         };
         let prompt = self.prompt_logprobs.iter().flatten().flatten();
         let prompt: usize = prompt.map(|p| p.len() * LOGPROB_BYTES).sum();

@@ -55,7 +55,7 @@ pub use handshake::{
 pub use output::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs,
     EngineDead, FinishReason, LogprobsLists, PrefillStats, RequestError, RequestErrorCode,
-    StopReason,
+    StopReason, TokenTrace, TracedToken,
 };
 pub use request::EngineCoreRequest;
 pub use request_type::EngineCoreRequestType;

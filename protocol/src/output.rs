@@ -45,6 +45,8 @@ pub struct EngineCoreOutput {
     pub new_token_ids: Vec<u32>,
     /// One row per new token, where asked for.
     pub new_logprobs: Option<LogprobsLists>,
+    /// One entry per new token, where asked for.
+    pub new_trace: Vec<TokenTrace>,
     /// One row per prompt position but the first, once, where asked for.
     pub new_prompt_logprobs: Option<LogprobsLists>,
     /// Present when the request is over.
@@ -120,6 +122,38 @@ pub struct LogprobsLists {
     pub logprobs: Vec<Vec<f32>>,
     /// `[num_positions]` 1-based rank of the chosen token: how many logits are at least its own.
     pub sampled_token_ranks: Vec<u32>,
+}
+
+/// What one token of an output was chosen from (`SamplingParams::include_trace`).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TokenTrace {
+    /// The model's probability of the token, before the grammar's mask: the softmax of its logits, at
+    /// temperature 1 and without penalties. `None` of a forced token, for which no logits were computed.
+    pub probability: Option<f32>,
+    /// The same among the tokens that the mask allows. 1 of a forced token.
+    pub masked_probability: f32,
+    /// Tokens that the mask allows; the vocabulary's where there is none. 1 for a forced token.
+    pub num_allowed: u32,
+    /// True if the grammar's mask was in force; false in free text and in thinking.
+    pub is_constrained: bool,
+    /// True if the token was appended without a forward pass, since nothing else could come.
+    pub is_forced: bool,
+    /// Seconds of the core's clock since the request's token before; of its first token, since the core took
+    /// the request.
+    pub step_seconds: f32,
+    /// The most probable tokens before the mask, best first. Empty for a forced token.
+    pub top: Vec<TracedToken>,
+}
+
+/// A token that might have been chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct TracedToken {
+    /// The token.
+    pub token_id: u32,
+    /// The model's probability, before the mask.
+    pub probability: f32,
+    /// True if the mask allows it.
+    pub is_allowed: bool,
 }
 
 /// A point in a request's life.

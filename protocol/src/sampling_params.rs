@@ -50,6 +50,8 @@ pub struct SamplingParams {
     pub logprobs: Option<i32>,
     /// Number of top logprobs per prompt token; -1 is the whole vocabulary.
     pub prompt_logprobs: Option<i32>,
+    /// Report what each generated token was chosen from. Changes no token.
+    pub include_trace: bool,
     /// Report the logprobs of exactly these ids (besides the sampled one), at most 128.
     pub logprob_token_ids: Option<Shared<[u32]>>,
     /// Report prompt logprobs of exactly these ids (besides the prompt's own).
@@ -111,6 +113,7 @@ impl Default for SamplingParams {
             min_tokens: 0,
             logprobs: None,
             prompt_logprobs: None,
+            include_trace: false,
             logprob_token_ids: None,
             prompt_logprob_token_ids: None,
             prompt_logprob_start: 0,

@@ -19,6 +19,7 @@ pub struct CompiledGrammar {
 struct Shared {
     engine: Arc<Engine>,
     root: GrammarState,
+    num_states: usize,
     memory_bytes: usize,
     /// What it was compiled from, to do so again.
     specification: Arc<(GrammarSpecification, CompileBudget)>,
@@ -28,13 +29,14 @@ impl CompiledGrammar {
     pub(crate) fn new(
         engine: Arc<Engine>,
         root: GrammarState,
-        memory_bytes: usize,
+        (num_states, memory_bytes): (usize, usize),
         specification: Arc<(GrammarSpecification, CompileBudget)>,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 engine,
                 root,
+                num_states,
                 memory_bytes,
                 specification,
             }),
@@ -72,6 +74,12 @@ impl CompiledGrammar {
     /// The vocabulary that it was compiled for.
     pub fn tokenizer_info(&self) -> &Arc<TokenizerInfo> {
         self.shared.engine.index().info()
+    }
+
+    /// Automaton states that compiling it added to the engine, without those that other grammars had made
+    /// before.
+    pub fn num_states(&self) -> usize {
+        self.shared.num_states
     }
 
     /// Bytes that compiling it added to the engine. States that other grammars had made before

@@ -18,6 +18,36 @@ pub enum RowMask<'a> {
     Without(&'a [u32]),
 }
 
+impl RowMask<'_> {
+    /// True if a token is allowed.
+    pub(super) fn allows(self, token_id: u32) -> bool {
+        match self {
+            Self::Bitmask(words) => {
+                let word = words.get(token_id as usize / 32).copied();
+                word.unwrap_or_default() >> (token_id % 32) & 1 == 1
+            }
+            Self::Only(ids) => ids.contains(&token_id),
+            Self::Without(ids) => !ids.contains(&token_id),
+        }
+    }
+
+    /// The allowed ones of `num_tokens` tokens.
+    pub(super) fn num_allowed(self, num_tokens: usize) -> usize {
+        let num_inside = |ids: &[u32]| ids.iter().filter(|&&id| (id as usize) < num_tokens).count();
+        match self {
+            Self::Bitmask(words) => {
+                let whole = words.iter().take(num_tokens / 32);
+                let whole: u32 = whole.map(|word| word.count_ones()).sum();
+                let rest = words.get(num_tokens / 32).copied().unwrap_or_default();
+                let rest = rest & ((1 << (num_tokens % 32)) - 1);
+                (whole + rest.count_ones()) as usize
+            }
+            Self::Only(ids) => num_inside(ids),
+            Self::Without(ids) => num_tokens - num_inside(ids),
+        }
+    }
+}
+
 /// Whether a mask was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Masking {

@@ -41,6 +41,7 @@ mod sequence_matcher;
 mod sum_exp;
 mod thinking_budget;
 mod topk_topp;
+mod trace;
 mod vector_width;
 
 #[cfg(test)]

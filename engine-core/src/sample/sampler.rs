@@ -1,6 +1,6 @@
 //! From a row of logits to a token, in vLLM V1's order.
 
-use protocol::{LogprobsMode, SamplingParams};
+use protocol::{LogprobsMode, SamplingParams, TokenTrace};
 use structured_output::apply_token_bitmask_inplace;
 
 use super::error::SampleError;
@@ -14,6 +14,7 @@ use super::nucleus::draw_before_filters;
 use super::random_sample::random_sample;
 use super::row::{BlockMaxima, Candidate, KnownLogits};
 use super::topk_topp::{Cutoff, Filters, cutoff};
+use super::trace::RowTrace;
 
 /// The token of one row and what was asked for besides.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +23,8 @@ pub struct SamplerOutputRow {
     pub token_id: u32,
     /// Where asked for.
     pub logprobs: Option<LogprobsRow>,
+    /// Where asked for: what the token was chosen from.
+    pub trace: Option<Box<TokenTrace>>,
     /// NaN values in the row; they count as -inf.
     pub num_nans: u32,
     /// Whether a mask was left out since it would have emptied the row.
@@ -34,6 +37,7 @@ impl SamplerOutputRow {
         Self {
             token_id,
             logprobs: None,
+            trace: None,
             num_nans: 0,
             restored: false,
         }
@@ -82,6 +86,7 @@ impl Sampler {
     /// nothing else is asked of the row: then its logits needn't be there.
     pub(crate) fn takes_largest(state: &RequestSamplingState) -> bool {
         state.filters().is_none()
+            && !state.params().include_trace
             && RequestedLogprobs::of_output(state.params()).is_none()
             && !logits_processor::is_needed(state)
     }
@@ -133,16 +138,22 @@ impl Sampler {
         let requested = RequestedLogprobs::of_output(state.params());
         let has_processors = logits_processor::is_needed(state);
         let reads_all = requested.is_some() || has_processors;
+        let mut trace = (state.params().include_trace)
+            .then(|| RowTrace::before_mask(row, mask, maxima, floats, candidates));
         let apart = match mask {
             Some(mask) => constrain(row, mask, reads_all, state, maxima, saved)?,
             None => Apart::Nothing,
         };
+        // Without a mask the row is the same.
+        if let Some(trace) = trace.as_mut().filter(|_| mask.is_some()) {
+            trace.under_mask(MaskedRow::new(row, apart), maxima);
+        }
 
         let wants_raw = requested.is_some() && !is_processed(self.logprobs_mode);
         let mut masking = Masking::Applied;
         let mut raw_row = None;
         if has_processors {
-            if wants_raw {
+            if wants_raw || trace.is_some() {
                 raw.clear();
                 raw.extend_from_slice(row);
                 raw_row = Some(raw.as_slice());
@@ -175,13 +186,17 @@ impl Sampler {
             num_nans,
             num_tokens,
         })?;
+        let trace = trace.map(|trace| {
+            let logits = raw_row.unwrap_or(row);
+            Box::new(trace.of_token(logits[token_id as usize]))
+        });
 
         let logprobs = requested.map(|requested| {
             if is_processed(self.logprobs_mode) {
                 process(row, filters, kept);
                 maxima.read(row);
             }
-            let row = match raw_row {
+            let row = match raw_row.filter(|_| wants_raw) {
                 Some(raw) => {
                     maxima.read(raw);
                     raw
@@ -196,6 +211,7 @@ impl Sampler {
         Ok(SamplerOutputRow {
             token_id,
             logprobs,
+            trace,
             num_nans,
             restored: masking == Masking::Restored,
         })

@@ -40,10 +40,12 @@ impl ModelRunner {
         let Ok(mask) = grammar_output.of(row.request).row(num_draft_tokens) else {
             return Head::Unsampled;
         };
-        let wants_logprobs = self
-            .requests
-            .get(&scheduled[row.request].request_id)
-            .is_some_and(CachedRequestState::wants_logprobs);
+        let request = self.requests.get(&scheduled[row.request].request_id);
+        if request.is_some_and(CachedRequestState::wants_trace) {
+            // Also of the logits that the mask takes away.
+            return Head::Full(None);
+        }
+        let wants_logprobs = request.is_some_and(CachedRequestState::wants_logprobs);
         match mask {
             Some(mask) if self.enable_sparse_head && !wants_logprobs => {
                 match (mask.forced_token(), mask.few_tokens()) {

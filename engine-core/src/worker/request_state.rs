@@ -42,6 +42,11 @@ impl PromptLogprobs {
 }
 
 impl CachedRequestState {
+    /// True if its tokens come with a trace, which needs the full row before its mask.
+    pub(crate) fn wants_trace(&self) -> bool {
+        self.sampling_state.params().include_trace
+    }
+
     /// Whether its tokens come with logprobs, which need the full row.
     pub(crate) fn wants_logprobs(&self) -> bool {
         let params = self.sampling_state.params();

@@ -174,6 +174,9 @@ impl ModelRunner {
                 if let Some(row) = sampled.logprobs {
                     row.push_to(output.logprobs[index].get_or_insert_default());
                 }
+                if let Some(trace) = sampled.trace {
+                    output.push_trace(index, *trace);
+                }
             }
             Ok(RowOutput::PromptLogprobs(row)) => {
                 if let Some(prompt_logprobs) = &mut request.prompt_logprobs {

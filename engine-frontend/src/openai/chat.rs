@@ -19,6 +19,7 @@ use super::tool_call::ToolCall;
 use super::tool_choice::{ToolChoice, take_tool_choice};
 use super::tool_format::{Openings, ToolCallFormat};
 use super::tools::{self, take_tools};
+use super::trace::TracedToken;
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt, num_bytes};
@@ -322,6 +323,9 @@ pub struct ChatCompletionResponseChoice {
     /// `true` where a string that repeated itself was closed; else absent.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub structured_output_repetition_closed: bool,
+    /// What its tokens were chosen from, with `include_trace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Vec<TracedToken>>,
     /// The answer's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,

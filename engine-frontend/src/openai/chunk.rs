@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs};
 use super::tool_call::DeltaToolCall;
+use super::trace::TracedToken;
 use super::usage::UsageInfo;
 
 /// One piece of a streamed completion.
@@ -52,6 +53,9 @@ pub struct CompletionResponseStreamChoice {
     /// `true` where a string that repeated itself was closed; else absent.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub structured_output_repetition_closed: bool,
+    /// What these tokens were chosen from, with `include_trace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Vec<TracedToken>>,
     /// These tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -109,6 +113,9 @@ pub struct ChatCompletionResponseStreamChoice {
     /// `true` where a string that repeated itself was closed; else absent.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub structured_output_repetition_closed: bool,
+    /// What these tokens were chosen from, with `include_trace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Vec<TracedToken>>,
     /// These tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,

@@ -8,6 +8,7 @@ use super::fields::Fields;
 use super::ignored_fields::Api;
 use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, wrong_max_tokens};
+use super::trace::TracedToken;
 use super::usage::UsageInfo;
 use crate::answer_budget::MAX_ANSWER_BYTES;
 use crate::error::ValidationError;
@@ -256,6 +257,9 @@ pub struct CompletionResponseChoice {
     /// `true` where a string that repeated itself was closed; else absent.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub structured_output_repetition_closed: bool,
+    /// What its tokens were chosen from, with `include_trace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Vec<TracedToken>>,
     /// The answer's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,

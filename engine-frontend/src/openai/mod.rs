@@ -8,6 +8,7 @@
 //! `content`; a function's arguments are always an object, valid under its schema.
 
 mod chat;
+mod check;
 mod chunk;
 mod completion;
 mod default_sampling_params;
@@ -30,12 +31,14 @@ mod tool_choice;
 mod tool_format;
 mod tool_parser;
 mod tools;
+mod trace;
 mod usage;
 mod warnings;
 
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
+pub use check::{CheckError, CheckRequest, CheckResponse, CheckedText};
 pub use chunk::{
     ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse,
     CompletionResponseStreamChoice, CompletionStreamResponse, DeltaMessage,
@@ -60,6 +63,7 @@ pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, Token
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_choice::ToolChoice;
 pub use tool_format::ToolCallFormat;
+pub use trace::{TracedAlternative, TracedToken};
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};
 pub use warnings::Warnings;
 

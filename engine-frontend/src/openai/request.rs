@@ -80,6 +80,7 @@ pub struct CommonFields {
     pub cache_salt: Option<String>,
     pub return_token_ids: bool,
     pub return_tokens_as_token_ids: bool,
+    pub include_trace: bool,
     pub constraint: Option<RequestConstraint>,
     pub constraint_settings: Option<ConstraintSettings>,
 }
@@ -143,6 +144,7 @@ impl CommonFields {
             cache_salt: fields.take("cache_salt")?,
             return_token_ids: fields.take("return_token_ids")?.unwrap_or(false),
             return_tokens_as_token_ids: fields.take("return_tokens_as_token_ids")?.unwrap_or(false),
+            include_trace: fields.take("include_trace")?.unwrap_or(false),
             constraint: constraint.constraint,
             constraint_settings: constraint.settings,
         };
@@ -269,6 +271,7 @@ impl CommonFields {
             bad_words: self.bad_words.clone(),
             prompt_logprobs: self.prompt_logprobs,
             logprob_token_ids: self.logprob_token_ids.clone(),
+            include_trace: self.include_trace,
             repetition_detection: self.repetition_detection,
             thinking_token_budget: self.thinking_token_budget,
             stream_interval: self.stream_interval,

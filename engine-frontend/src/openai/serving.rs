@@ -22,6 +22,7 @@ use super::echo::text_and_logprobs;
 use super::error::ServingError;
 use super::logprobs::prompt_logprobs;
 use super::tool_format::ToolCallFormat;
+use super::trace::take_trace;
 use super::usage::UsageInfo;
 use crate::answer_budget::MAX_ANSWER_BYTES;
 use crate::async_llm::{AsyncLLM, RequestStream};
@@ -259,6 +260,11 @@ impl OpenAIServing {
             .with_cached_tokens(self.tells_cached_tokens().then_some(cached))
     }
 
+    /// How the model writes calls, where that is known.
+    pub(super) fn tool_call_format(&self) -> Option<ToolCallFormat> {
+        self.tool_call_format
+    }
+
     pub(super) fn tells_cached_tokens(&self) -> bool {
         self.prompt_tokens_details
     }
@@ -318,7 +324,7 @@ fn completion_choice(
     request: &CompletionRequest,
     tokenizer: &Tokenizer,
     output: &RequestOutput,
-    completion: CompletionOutput,
+    mut completion: CompletionOutput,
     index: u32,
 ) -> CompletionResponseChoice {
     let (text, logprobs) = text_and_logprobs(request, tokenizer, output, &completion, request.echo);
@@ -333,6 +339,7 @@ fn completion_choice(
         structured_output_complete: completion.structured_output_complete,
         structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
         structured_output_repetition_closed: completion.structured_output_repetition_closed,
+        trace: take_trace(tokenizer, &mut completion).filter(|_| keep_answer),
         token_ids: return_token_ids.then(|| {
             if keep_answer {
                 completion.token_ids

@@ -205,7 +205,13 @@ impl OpenAIServing {
         let constrained = generate.sampling_params.structured_outputs.is_some();
         let streams = self.start(vec![generate], context).await?;
         let head = self.head(id, context, &request.common);
-        let pieces = ChatPieces::new(head, request, openings, role);
+        let pieces = ChatPieces::new(
+            head,
+            request,
+            openings,
+            role,
+            self.engine().tokenizer().clone(),
+        );
         EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 

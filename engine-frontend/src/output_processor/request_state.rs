@@ -11,6 +11,7 @@ use crate::logprobs::LogprobsProcessor;
 use crate::metrics::RequestStateStats;
 use crate::outputs::CompletionOutput;
 use crate::request_output_collector::RequestOutputCollector;
+use crate::token_trace::TraceCollector;
 use crate::token_usage::Ending;
 
 /// Everything that the frontend knows about one request in flight (one of `n`).
@@ -36,6 +37,7 @@ pub(super) struct RequestState {
     pub(super) repetition_closed: bool,
     pub(super) detokenizer: IncrementalDetokenizer,
     pub(super) logprobs_processor: LogprobsProcessor,
+    pub(super) trace: TraceCollector,
     pub(super) budget: AnswerBudget,
     /// What it takes of the budget: of a stream what isn't handed over.
     pub(super) share: AnswerShare,
@@ -103,8 +105,10 @@ impl RequestState {
         if let Some(rows) = &output.new_logprobs {
             self.logprobs_processor.update(rows);
         }
-        self.logprobs_processor
-            .truncate(self.detokenizer.num_output_tokens());
+        let num_tokens = self.detokenizer.num_output_tokens();
+        self.logprobs_processor.truncate(num_tokens);
+        self.trace.update(&output.new_trace);
+        self.trace.truncate(num_tokens);
         (finish_reason, stop_reason)
     }
 
@@ -158,6 +162,10 @@ impl RequestState {
             logprobs: match delta || finished {
                 true => self.logprobs_processor.take_logprobs_from(start),
                 false => self.logprobs_processor.logprobs_from(start),
+            },
+            trace: match delta || finished {
+                true => self.trace.take_from(start),
+                false => self.trace.from(start),
             },
             finish_reason,
             stop_reason,

@@ -105,6 +105,9 @@ pub struct ServerArgs {
     /// Don't serve /docs and /openapi.json
     #[arg(long)]
     pub disable_fastapi_docs: bool,
+    /// Leave out the page for people at / and /ui/
+    #[arg(long)]
+    pub no_ui: bool,
 
     /// Keys, the management port, the audit log.
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! Who asks, and whether they may.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -16,6 +17,7 @@ use super::error::ApiError;
 use super::rate_limit::Refusal;
 use super::request_record::{RequestRecord, keep_until_sent};
 use super::state::AppState;
+use super::ui_files::is_page;
 
 /// What a route needs, where the server has keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,7 @@ pub(super) fn need(path: &str) -> Need {
         "/tokenize" | "/detokenize" => Need::Key(Scope::Tokenize),
         "/metrics" | "/load" => Need::Key(Scope::Metrics),
         "/pause" | "/resume" | "/is_paused" | "/reset_prefix_cache" => Need::Key(Scope::Admin),
+        "/formwork/v1/check" => Need::Key(Scope::Inference),
         path if path == "/v1" || path.starts_with("/v1/") => Need::Key(Scope::Inference),
         _ => Need::AnyKey,
     }
@@ -66,7 +69,7 @@ pub(super) async fn authenticate(
         true => need_of_open_routes(path, request.method()),
         false => need(path),
     };
-    let key = key(request.headers()).and_then(|key| app.keys.find(key));
+    let key = key(request.headers()).and_then(|key| app.keys.find(&key));
     let record = RequestRecord::of(&request);
     if let Some(key) = &key {
         let _ = record.key.set(key.clone());
@@ -74,7 +77,11 @@ pub(super) async fn authenticate(
     }
     let key = match (need, key) {
         (Need::Nothing, _) => return next.run(request).await,
-        (_, None) => return refuse(&request, unauthorized()),
+        (_, None) => {
+            let is_page = is_page(&app, request.uri().path(), request.headers());
+            let challenge = if is_page { BASIC } else { BEARER };
+            return refuse(&request, unauthorized(challenge));
+        }
         (Need::Key(scope), Some(key)) if !key.has(scope) => {
             return refuse(&request, forbidden(scope));
         }
@@ -88,12 +95,32 @@ pub(super) async fn authenticate(
     keep_until_sent(response, running)
 }
 
-/// The key that a request brings.
-pub(super) fn key(headers: &HeaderMap) -> Option<&[u8]> {
-    const BEARER: &[u8] = b"bearer ";
+/// How programs bring a key.
+pub(super) const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
+/// How browsers bring a key, for which they ask their user: as a password.
+const BASIC: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"Formwork: the password is a key\", charset=\"UTF-8\"");
+
+/// The key that a request brings: behind `Bearer`, or as a password behind `Basic`.
+pub(super) fn key(headers: &HeaderMap) -> Option<Cow<'_, [u8]>> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
-    let (scheme, key) = value.split_at_checked(BEARER.len())?;
-    scheme.eq_ignore_ascii_case(BEARER).then_some(key)
+    if let Some(key) = behind_scheme(value, b"bearer ") {
+        return Some(key.into());
+    }
+    let credentials = base64::decode(behind_scheme(value, b"basic ")?).ok()?;
+    let colon = credentials.iter().position(|&byte| byte == b':')?;
+    Some(credentials[colon + 1..].to_vec().into())
+}
+
+/// True if a request brings a key as a browser does, which adds it by itself, whoever's page asks.
+pub(super) fn is_basic(headers: &HeaderMap) -> bool {
+    let value = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    value.is_some_and(|value| behind_scheme(value, b"basic ").is_some())
+}
+
+fn behind_scheme<'a>(value: &'a [u8], scheme: &[u8]) -> Option<&'a [u8]> {
+    let (found, rest) = value.split_at_checked(scheme.len())?;
+    found.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
 /// Counts `num_more` answers to a request for its key. All of its answers are refused together, and then none
@@ -145,14 +172,14 @@ pub(super) fn refuse(request: &Request, mut response: Response) -> Response {
     response
 }
 
-pub(super) fn unauthorized() -> Response {
+/// An answer to a request without a key, which says how to bring one.
+pub(super) fn unauthorized(challenge: HeaderValue) -> Response {
     let error = ApiError::new(
         StatusCode::UNAUTHORIZED,
         "the header Authorization must be \"Bearer KEY\" with one of the server's keys",
     );
     let mut response = error.into_response();
-    let bearer = HeaderValue::from_static("Bearer");
-    response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     response
 }
 
@@ -195,13 +222,16 @@ mod tests {
         let key_of = |value: &str| {
             let value = HeaderValue::from_str(value).unwrap();
             let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
-            key(&headers).map(<[u8]>::to_vec)
+            key(&headers).map(Cow::into_owned)
         };
         assert_eq!(key_of("Bearer one"), Some(b"one".to_vec()));
         assert_eq!(key_of("bearer one"), Some(b"one".to_vec()));
         assert_eq!(key_of("Bearer  one"), Some(b" one".to_vec()));
         assert_eq!(key_of("Bearer "), Some(Vec::new()));
-        for none in ["one", "Basic one", "Bearer", ""] {
+        // `user:a:key`, `:one`, `one`.
+        assert_eq!(key_of("Basic dXNlcjphOmtleQ=="), Some(b"a:key".to_vec()));
+        assert_eq!(key_of("basic Om9uZQ=="), Some(b"one".to_vec()));
+        for none in ["one", "Basic one", "Basic b25l", "Basic ", "Bearer", ""] {
             assert_eq!(key_of(none), None, "{none:?}");
         }
         assert_eq!(key(&HeaderMap::new()), None);

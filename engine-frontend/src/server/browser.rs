@@ -12,7 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::args::ServerArgs;
-use super::authenticate::{Need, need};
+use super::authenticate::{Need, is_basic, need};
 use super::error::ApiError;
 use super::middleware::is_allowed_origin;
 use super::state::AppState;
@@ -31,11 +31,19 @@ pub(super) async fn check_browser(
     if need(request.uri().path()) == Need::Nothing {
         return next.run(request).await;
     }
-    // No page reaches a Unix domain socket, and none has a key.
-    if app.keys.are_required() || app.args.uds.is_some() {
+    // No page reaches a Unix domain socket.
+    if app.args.uds.is_some() {
         return next.run(request).await;
     }
-    match check(&app.args, &app.own_names, request.headers()) {
+    let headers = request.headers();
+    let checked = match app.keys.are_required() {
+        false => check(&app.args, &app.own_names, headers),
+        // A browser adds the key that its user typed to requests of any page.
+        true if is_basic(headers) => check_site(&app.args, headers),
+        // No page has another.
+        true => Ok(()),
+    };
+    match checked {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
@@ -56,6 +64,25 @@ fn check(args: &ServerArgs, own_names: &[String], headers: &HeaderMap) -> Result
         )));
     }
     check_host(args, own_names, headers)
+}
+
+/// Refuses a request of a page of another site, unless `--allowed-origins` names that.
+fn check_site(args: &ServerArgs, headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(origin) = headers.get(ORIGIN) else {
+        return Ok(());
+    };
+    let is_named = args
+        .allowed_origins
+        .iter()
+        .any(|name| name.as_bytes() == origin.as_bytes());
+    if is_of_host(origin, headers) || is_named {
+        return Ok(());
+    }
+    Err(forbidden(format!(
+        "a page of another site must bring the key as \"Bearer KEY\", or be named by --allowed-origins; its \
+         header Origin is {:?}",
+        cut_short(&String::from_utf8_lossy(origin.as_bytes()))
+    )))
 }
 
 /// True where a page makes a request, rather than a browser's user or another program.

@@ -1,14 +1,14 @@
-//! `/docs` and `/`: pages for people.
+//! `/docs`, and `/` with `--no-ui`: pages for people.
 //!
 //! Both are made from the document that `/openapi.json` gives, by the server: they need no script and
-//! nothing from elsewhere.
+//! nothing from elsewhere. The page that `/` has else is in `ui_files.rs`.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use serde_json::{Map, Value, json};
@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::error::json as json_response;
 use super::openapi::document;
 use super::state::AppState;
+use super::ui_files::{has_ui, index, wants_html};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;\
 padding:0 1rem;color-scheme:light dark}table{border-collapse:collapse;width:100%}\
@@ -28,15 +29,18 @@ pub(super) async fn docs() -> Response {
     html(PAGE.get_or_init(|| docs_page(&document()).into()).clone())
 }
 
-/// `GET /`: what this server is and where to go on. A page for browsers, JSON for all else.
+/// `GET /`: what this server is and where to go on. For browsers the page in `ui_files.rs`, or with
+/// `--no-ui` a few words; JSON for all else.
 pub(super) async fn home(State(app): State<Arc<AppState>>, headers: HeaderMap) -> Response {
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let links = Links {
         root: &app.args.root_path,
         has_docs: !app.args.disable_fastapi_docs,
     };
     let models = app.serving.served_model_names();
-    if accept.is_some_and(|accept| accept.contains("text/html")) {
+    if wants_html(&headers) {
+        if has_ui(&app) {
+            return index();
+        }
         return html(home_page(models, &links).into());
     }
     json_response(StatusCode::OK, &home_json(models, &links))

@@ -27,8 +27,8 @@ use super::state::{AppState, LoadGuard, unix_time};
 use super::traces::extract_trace_headers;
 use crate::error::ValidationError;
 use crate::openai::{
-    ChatCompletionRequest, CommonFields, CompletionRequest, DetokenizeRequest, RequestContext,
-    ResponsesRequest, ServingError, StreamOptions, TokenizeRequest, Warnings,
+    ChatCompletionRequest, CheckRequest, CommonFields, CompletionRequest, DetokenizeRequest,
+    RequestContext, ResponsesRequest, ServingError, StreamOptions, TokenizeRequest, Warnings,
 };
 use crate::supervisor::CoreHealth;
 
@@ -104,6 +104,14 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
     let answer = app.serving.create_response(request, &call.context);
     let answer = call.within_deadline(answer).await?;
     Ok(with_warnings(held_json(answer, share)?, warnings))
+}
+
+/// `POST /formwork/v1/check`.
+pub(super) async fn check(State(app): App, request: Request) -> Result<Response, ApiError> {
+    let call = Call::begin(&app, &request);
+    let (request, share) = call.json(request, CheckRequest::from_json).await?;
+    let answer = call.within_deadline(app.serving.check(request)).await?;
+    held_json(answer, share)
 }
 
 /// `POST /tokenize`.

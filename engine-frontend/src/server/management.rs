@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::api_keys::Scope;
-use super::authenticate::{Need, forbidden, key, need, refuse, unauthorized};
+use super::authenticate::{BEARER, Need, forbidden, key, need, refuse, unauthorized};
 use super::browser::{check_host, is_of_page};
 use super::client::serve_from;
 use super::error::{ApiError, json as json_response};
@@ -60,7 +60,7 @@ pub(super) async fn guard(
     if let Err(error) = check_host(&guard.app.args, &guard.app.own_names, request.headers()) {
         return refuse(&request, error.into_response());
     }
-    let key = key(request.headers()).and_then(|key| guard.app.keys.find(key));
+    let key = key(request.headers()).and_then(|key| guard.app.keys.find(&key));
     if let Some(key) = &key {
         let _ = RequestRecord::of(&request).key.set(key.clone());
     }
@@ -71,7 +71,7 @@ pub(super) async fn guard(
     let is_open = guard.is_loopback || !guard.app.keys.are_required();
     match key {
         _ if is_open => next.run(request).await,
-        None => refuse(&request, unauthorized()),
+        None => refuse(&request, unauthorized(BEARER)),
         Some(key) if !key.has(scope) => refuse(&request, forbidden(scope)),
         Some(_) => next.run(request).await,
     }

@@ -42,6 +42,7 @@ mod sse;
 mod state;
 mod tls;
 mod traces;
+mod ui_files;
 
 pub use access_args::AccessArgs;
 pub use api_keys::{ApiKeyEntry, ApiKeysError, Scope};

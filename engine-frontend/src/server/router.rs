@@ -12,7 +12,7 @@ use super::client::recognize;
 use super::error::{method_not_allowed, not_found};
 use super::management::{Guard, admin_routes, guard};
 use super::state::AppState;
-use super::{docs_page, handlers, middleware, openapi};
+use super::{docs_page, handlers, middleware, openapi, ui_files};
 
 /// All routes, with what happens around each.
 pub(super) fn router(app: Arc<AppState>) -> Router {
@@ -23,6 +23,7 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route("/v1/completions", post(handlers::completions))
         .route("/v1/chat/completions", post(handlers::chat_completions))
         .route("/v1/responses", post(handlers::responses))
+        .route("/formwork/v1/check", post(handlers::check))
         .route("/tokenize", post(handlers::tokenize))
         .route("/detokenize", post(handlers::detokenize))
         .route("/health", get(handlers::health))
@@ -42,6 +43,10 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
             .route("/openapi.json", get(openapi::openapi))
             .route("/docs", get(docs_page::docs));
     }
+    let has_ui = ui_files::has_ui(&app);
+    if has_ui {
+        router = router.route("/ui/{file}", get(ui_files::file));
+    }
     let router = router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -55,7 +60,13 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
     match app.args.root_path.as_str() {
         "" => router,
         // Inside, keys and figures go by the path without it.
-        root => router.clone().nest_service(root, router),
+        root => {
+            let router = router.clone().nest_service(root, router);
+            match has_ui {
+                true => router.layer(from_fn_with_state(root.to_owned(), ui_files::to_folder)),
+                false => router,
+            }
+        }
     }
 }
 

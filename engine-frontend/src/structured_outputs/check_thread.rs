@@ -2,12 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use structured_output::CancelFlag;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::cancel_on_drop::CancelOnDrop;
 
@@ -17,30 +16,22 @@ type Job = Box<dyn FnOnce() + Send>;
 #[cfg(target_os = "linux")]
 const NICENESS: libc::c_int = 10;
 
-/// One thread that checks one constraint at a time. There is no queue for it: while it is busy, constraints
+/// One thread that checks one constraint at a time. Requests don't wait for it: while it is busy, constraints
 /// go to the core unchecked. There they wait in lanes that let the small and the known pass by what takes
 /// long, are bounded and counted, and are refused in the same words. So a crowd is held up here by nothing.
 #[derive(Debug)]
 pub(crate) struct CheckThread {
     /// `None` where the system had no thread.
     jobs: Option<Sender<Job>>,
-    is_busy: Arc<AtomicBool>,
+    /// One permit: for who has the thread's time.
+    turns: Arc<Semaphore>,
 }
 
 /// The thread's time for one check. Dropped, it is another's.
 #[derive(Debug)]
 pub(crate) struct CheckTurn {
     jobs: Sender<Job>,
-    ends: EndOfTurn,
-}
-
-#[derive(Debug)]
-struct EndOfTurn(Arc<AtomicBool>);
-
-impl Drop for EndOfTurn {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
+    ends: OwnedSemaphorePermit,
 }
 
 impl CheckThread {
@@ -56,18 +47,22 @@ impl CheckThread {
         }
         Self {
             jobs: started.is_ok().then_some(sender),
-            is_busy: Arc::default(),
+            turns: Arc::new(Semaphore::new(1)),
         }
     }
 
     /// The thread's time, where it is free.
     pub(crate) fn try_turn(&self) -> Option<CheckTurn> {
+        let ends = Arc::clone(&self.turns).try_acquire_owned().ok()?;
         let jobs = self.jobs.clone()?;
-        let was_busy = self.is_busy.swap(true, Ordering::Acquire);
-        (!was_busy).then(|| CheckTurn {
-            jobs,
-            ends: EndOfTurn(Arc::clone(&self.is_busy)),
-        })
+        Some(CheckTurn { jobs, ends })
+    }
+
+    /// The thread's time, once those who asked before have had it. `None` where there is no thread.
+    pub(crate) async fn turn(&self) -> Option<CheckTurn> {
+        let jobs = self.jobs.clone()?;
+        let ends = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+        Some(CheckTurn { jobs, ends })
     }
 }
 
@@ -184,6 +179,15 @@ mod tests {
         // One that is never asked does nothing.
         drop(turn.run(|_| panic!("nobody waits for it")));
         assert_eq!(thread.try_turn().unwrap().run(|_| 7).await, Some(7));
+    }
+
+    #[tokio::test]
+    async fn who_waits_has_its_turn() {
+        let thread = CheckThread::new();
+        let first = thread.turn().await.unwrap();
+        let waits = async { thread.turn().await.unwrap().run(|_| 2).await };
+        let runs = async { first.run(|_| 1).await };
+        assert_eq!(tokio::join!(waits, runs), (Some(2), Some(1)));
     }
 
     #[tokio::test]

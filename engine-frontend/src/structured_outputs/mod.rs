@@ -11,6 +11,7 @@ mod check_thread;
 mod known_constraints;
 mod nested_schemas;
 mod reasoning;
+mod report;
 mod schema_keywords;
 
 pub use args::{ReasoningParser, StructuredOutputsArgs};
@@ -19,6 +20,8 @@ pub(crate) use check::{ConstraintChecker, WHITESPACE_PATTERN, said_of, without_h
 pub(crate) use check_thread::CheckThread;
 pub use nested_schemas::{visit_lark_schemas, visit_tag_schemas};
 pub use reasoning::{Reasoning, ThinkingMarkers};
+pub use report::{ConstraintKeywords, TextFit, shortest_text};
+pub(crate) use report::{ConstraintReport, ReportError, report};
 pub use schema_keywords::{
     FORMATS, KeywordEffect, KeywordPlace, SchemaWarning, schema_warnings, visit_keywords,
 };

@@ -96,6 +96,7 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("return_token_ids", &["true"]),
     ("return_token_strs", &["true"]),
     ("return_tokens_as_token_ids", &["true"]),
+    ("include_trace", &["true"]),
     ("add_special_tokens", &["true", "false"]),
     ("echo", &["true"]),
     ("suffix", &["\"\"", "\"x\""]),

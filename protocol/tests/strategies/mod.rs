@@ -273,6 +273,7 @@ fn sampling_params() -> impl Strategy<Value = SamplingParams> {
             },
         )),
         skip_reading_prefix_cache: any::<bool>(),
+        include_trace: any::<bool>(),
         extra_args: of(text().prop_map(Shared::from)),
     )
 }
@@ -395,11 +396,31 @@ fn request_error() -> impl Strategy<Value = RequestError> {
     })
 }
 
+fn token_trace() -> impl Strategy<Value = TokenTrace> {
+    let top = (token_id(), any::<f32>(), any::<bool>()).prop_map(
+        |(token_id, probability, is_allowed)| TracedToken {
+            token_id,
+            probability,
+            is_allowed,
+        },
+    );
+    fields!(TokenTrace from TokenTrace::default();
+        probability: any::<Option<f32>>(),
+        masked_probability: any::<f32>(),
+        num_allowed: any::<u32>(),
+        is_constrained: any::<bool>(),
+        is_forced: any::<bool>(),
+        step_seconds: any::<f32>(),
+        top: vec(top, 0..3),
+    )
+}
+
 fn output() -> impl Strategy<Value = EngineCoreOutput> {
     fields!(EngineCoreOutput from EngineCoreOutput::default();
         request_id: text(),
         new_token_ids: token_ids(),
         new_logprobs: of(logprobs_lists()),
+        new_trace: vec(token_trace(), 0..3),
         new_prompt_logprobs: of(logprobs_lists()),
         finish_reason: of(prop_oneof![
             Just(FinishReason::Stop),

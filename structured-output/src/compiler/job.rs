@@ -82,12 +82,13 @@ pub(super) fn compile(
         beyond: None,
     };
     let root = job.root_of(&specification.0, limits);
-    let (bytes, is_dear, is_in_doubt) = (job.bytes, job.is_dear, job.is_in_doubt());
+    let (is_dear, is_in_doubt) = (job.is_dear, job.is_in_doubt());
+    let size = (job.states, job.bytes);
     if is_dear {
         return None;
     }
     let specification = Arc::clone(specification);
-    let compiled = root.map(|root| CompiledGrammar::new(engine, root, bytes, specification));
+    let compiled = root.map(|root| CompiledGrammar::new(engine, root, size, specification));
     let is_in_doubt = is_in_doubt && compiled.is_ok();
     Some((compiled, is_in_doubt))
 }

@@ -157,6 +157,12 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
             Answer(|a| a["choices"][0]["token_ids"].as_array().unwrap().len() as u64 == tokens(a)),
         ),
         ("return_tokens_as_token_ids", json!(true), Answer(any)),
+        (
+            "include_trace",
+            json!(true),
+            Answer(|a| a["choices"][0]["trace"].as_array().unwrap().len() as u64 == tokens(a)),
+        ),
+        ("include_trace", json!(1), Refusal("include_trace")),
         ("add_special_tokens", json!(false), Answer(any)),
         ("response_format", json!({"type": "text"}), Answer(any)),
         (

@@ -18,6 +18,9 @@ impl Scheduler {
     /// come with the next [`Scheduler::update_from_output`].
     pub fn add_request(&mut self, request: Request) {
         let mut request = Box::new(request);
+        if let Some(trace) = &mut request.trace {
+            trace.start(self.clock.now());
+        }
         let refusal = self.check_request(&request).err();
         if let Some(error) = refusal.or_else(|| self.check_queue(&request).err()) {
             self.refuse(request, error);
@@ -61,6 +64,7 @@ impl Scheduler {
             output: EngineCoreOutput {
                 request_id: request.request_id().to_string(),
                 new_token_ids: std::mem::take(&mut request.unsent_token_ids),
+                new_trace: request.take_trace(),
                 finish_reason: Some(stop.finish_reason),
                 stop_reason: stop.stop_reason,
                 events: request.take_events(),

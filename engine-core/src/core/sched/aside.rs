@@ -275,6 +275,7 @@ impl Scheduler {
             output: EngineCoreOutput {
                 request_id: request.request_id().to_string(),
                 new_token_ids: std::mem::take(&mut request.unsent_token_ids),
+                new_trace: request.take_trace(),
                 finish_reason: Some(FinishReason::Error),
                 error: Some(error),
                 events: request.take_events(),

@@ -344,6 +344,9 @@ impl Scheduler {
                 stats.num_overridden_rows += u64::from(is_masked(params, output, token_id));
                 request.append_output_token_id(token_id);
                 request.unsent_token_ids.push(token_id);
+                if let Some(trace) = &mut request.trace {
+                    trace.push_forced(self.clock.now());
+                }
                 if let Some(stop) = check_stop(request, self.max_model_len) {
                     return Ok(Some(stop));
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{LogprobsLists, SamplingParams};
+use protocol::{LogprobsLists, SamplingParams, TokenTrace};
 
 use crate::request::RequestId;
 use crate::structured_output::TokenMask;
@@ -137,6 +137,8 @@ pub struct ModelRunnerOutput {
     pub sampled_token_ids: Vec<Vec<u32>>,
     /// One row per sampled token, where asked for.
     pub logprobs: Vec<Option<LogprobsLists>>,
+    /// One entry per sampled token, where asked for.
+    pub traces: Vec<Vec<TokenTrace>>,
     /// One row per prompt position but the first, where asked for and the prompt is done.
     pub prompt_logprobs: Vec<Option<LogprobsLists>>,
     /// NaN values in each request's logits.
@@ -159,6 +161,8 @@ impl ModelRunnerOutput {
         Self {
             sampled_token_ids: vec![Vec::new(); num_requests],
             logprobs: vec![None; num_requests],
+            // Where nobody asks for one there is none.
+            traces: Vec::new(),
             prompt_logprobs: vec![None; num_requests],
             num_nans_in_logits: vec![0; num_requests],
             errors: vec![None; num_requests],
@@ -167,6 +171,14 @@ impl ModelRunnerOutput {
             num_head_rows: 0,
             num_head_rows_skipped: 0,
         }
+    }
+
+    /// Adds the trace of a token that was sampled for the request at `index`.
+    pub(crate) fn push_trace(&mut self, index: usize, trace: TokenTrace) {
+        if self.traces.len() <= index {
+            self.traces.resize_with(index + 1, Vec::new);
+        }
+        self.traces[index].push(trace);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::{
     EngineCoreOutput, EngineCoreOutputs, FinishReason, LogprobsLists, RequestError,
-    RequestErrorCode, SchedulerStats,
+    RequestErrorCode, SchedulerStats, TokenTrace,
 };
 
 use crate::core::sched::aside::GrammarFailure;
@@ -22,6 +22,7 @@ struct RequestStepOutput {
     num_draft_tokens: usize,
     sampled_token_ids: Vec<u32>,
     logprobs: Option<LogprobsLists>,
+    trace: Vec<TokenTrace>,
     prompt_logprobs: Option<LogprobsLists>,
     num_nans_in_logits: u32,
     error: Option<String>,
@@ -144,7 +145,7 @@ impl Scheduler {
         let taken = match is_withheld {
             true => Err(GrammarFailure::Aside),
             false => self
-                .take_tokens(request, &step_output.sampled_token_ids)
+                .take_tokens(request, &step_output.sampled_token_ids, step_output.trace)
                 .and_then(|stop| match stop {
                     Some(stop) => Ok(Some(stop)),
                     None => self.append_forced_tokens(request),
@@ -194,6 +195,7 @@ impl Scheduler {
             request_id: request.request_id().to_string(),
             new_token_ids,
             new_logprobs,
+            new_trace: request.take_trace(),
             new_prompt_logprobs,
             finish_reason,
             stop_reason,
@@ -223,8 +225,9 @@ impl Scheduler {
         &mut self,
         request: &mut Request,
         sampled_token_ids: &[u32],
+        trace: Vec<TokenTrace>,
     ) -> Result<Option<Stop>, GrammarFailure> {
-        let outcome = self.append_sampled_tokens(request, sampled_token_ids);
+        let outcome = self.append_sampled_tokens(request, sampled_token_ids, trace);
         request.num_runner_tokens = request.num_tokens();
         // The last token is always yet to be computed.
         let num_valid_tokens = request.num_tokens() - 1;
@@ -241,7 +244,9 @@ impl Scheduler {
         &mut self,
         request: &mut Request,
         sampled_token_ids: &[u32],
+        trace: Vec<TokenTrace>,
     ) -> Result<Option<Stop>, GrammarFailure> {
+        let mut trace = trace.into_iter();
         if request.is_forced_text_due {
             return Ok(None);
         }
@@ -251,6 +256,9 @@ impl Scheduler {
             }
             request.append_output_token_id(token_id);
             request.unsent_token_ids.push(token_id);
+            if let (Some(tokens), Some(token)) = (&mut request.trace, trace.next()) {
+                tokens.push_sampled(token, self.clock.now());
+            }
             if let Some(stop) = check_stop(request, self.max_model_len) {
                 return Ok(Some(stop));
             }
@@ -336,6 +344,7 @@ fn failure(request: &mut Request, message: String, num_nans_in_logits: u32) -> E
     EngineCoreOutput {
         request_id: request.request_id().to_string(),
         new_token_ids: std::mem::take(&mut request.unsent_token_ids),
+        new_trace: request.take_trace(),
         finish_reason: Some(FinishReason::Error),
         events: request.take_events(),
         error: Some(RequestError {
@@ -364,6 +373,7 @@ impl RequestStepOutput {
             num_draft_tokens: scheduler_output.draft_at(index).len(),
             sampled_token_ids: entry(&mut runner_output.sampled_token_ids, index),
             logprobs: entry(&mut runner_output.logprobs, index),
+            trace: entry(&mut runner_output.traces, index),
             prompt_logprobs: entry(&mut runner_output.prompt_logprobs, index),
             num_nans_in_logits: entry(&mut runner_output.num_nans_in_logits, index),
             error: entry(&mut runner_output.errors, index),

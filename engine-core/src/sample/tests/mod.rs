@@ -9,6 +9,7 @@ mod noise;
 mod order;
 mod reference;
 mod sampler;
+mod trace;
 
 use std::sync::Arc;
 

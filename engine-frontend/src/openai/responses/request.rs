@@ -21,7 +21,7 @@ const LOGPROBS: &str = "message.output_text.logprobs";
 const NO_PLACE: &str = "this API has no place for it; /v1/chat/completions has";
 
 /// Fields of chat requests that this API spells in another way, or has no place for in its answer.
-const OF_CHAT: [(&str, &str); 21] = [
+const OF_CHAT: [(&str, &str); 22] = [
     ("messages", "use input"),
     ("response_format", "use text.format"),
     ("max_tokens", "use max_output_tokens"),
@@ -40,6 +40,7 @@ const OF_CHAT: [(&str, &str); 21] = [
     ("echo", "/v1/completions has it"),
     ("prompt_logprobs", NO_PLACE),
     ("return_token_ids", NO_PLACE),
+    ("include_trace", NO_PLACE),
     ("continue_final_message", NO_PLACE),
     ("add_generation_prompt", NO_PLACE),
     ("best_of", "send the request several times"),

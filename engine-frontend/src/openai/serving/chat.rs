@@ -3,7 +3,7 @@
 use protocol::FinishReason;
 use serde_json::{Map, Value};
 use structured_output::CancelFlag;
-use tokenizer::ChatTemplate;
+use tokenizer::{ChatTemplate, Tokenizer};
 
 use super::{OpenAIServing, RequestContext, request_id, stop_reason};
 use crate::error::ValidationError;
@@ -17,6 +17,7 @@ use crate::openai::reasoning_effort::{self, REASONING_EFFORT, thinking_token_bud
 use crate::openai::tool_call::split_answer;
 use crate::openai::tool_choice::ToolChoice;
 use crate::openai::tool_format::Openings;
+use crate::openai::trace::take_trace;
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::tokenizer_threads::LARGE;
 
@@ -81,6 +82,7 @@ impl OpenAIServing {
             warnings: request.common.told_warnings(),
         };
         let size = outputs.iter().map(RequestOutput::num_bytes).sum();
+        let tokenizer = self.engine.tokenizer().clone();
         let fill = move |_: &CancelFlag| {
             for output in outputs {
                 if request.common.return_token_ids {
@@ -88,7 +90,8 @@ impl OpenAIServing {
                 }
                 response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
                 for completion in output.outputs {
-                    let choice = chat_choice(&request, &role, openings.as_ref(), completion);
+                    let openings = openings.as_ref();
+                    let choice = chat_choice(&request, &tokenizer, &role, openings, completion);
                     response.choices.push(choice);
                 }
             }
@@ -197,6 +200,7 @@ impl OpenAIServing {
 
 fn chat_choice(
     request: &ChatCompletionRequest,
+    tokenizer: &Tokenizer,
     role: &str,
     openings: Option<&Openings>,
     mut completion: CompletionOutput,
@@ -206,6 +210,7 @@ fn chat_choice(
         None => (Some(completion.text.clone()), Vec::new()),
     };
     let has_calls = !tool_calls.is_empty();
+    let trace = take_trace(tokenizer, &mut completion);
     ChatCompletionResponseChoice {
         index: completion.index,
         logprobs: chat_logprobs(request, &mut completion),
@@ -220,6 +225,7 @@ fn chat_choice(
         structured_output_complete: completion.structured_output_complete,
         structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
         structured_output_repetition_closed: completion.structured_output_repetition_closed,
+        trace,
         token_ids: (request.common.return_token_ids).then_some(completion.token_ids),
     }
 }

@@ -1,6 +1,9 @@
 //! The pieces of a chat completion.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokenizer::Tokenizer;
 
 use super::{Head, Piece, Pieces, to_json};
 use crate::openai::chat::ChatCompletionRequest;
@@ -11,6 +14,7 @@ use crate::openai::serving::{chat_logprobs, finish_reason, stop_reason};
 use crate::openai::tool_call::{DeltaFunctionCall, DeltaToolCall, call_id};
 use crate::openai::tool_format::Openings;
 use crate::openai::tool_parser::{AnswerPart, ToolParser};
+use crate::openai::trace::take_trace;
 use crate::openai::usage::UsageInfo;
 use crate::outputs::{CompletionOutput, RequestOutput};
 
@@ -26,6 +30,7 @@ pub(super) struct ChatPieces {
     openings: Option<Openings>,
     /// By answer, where there may be calls: its parser, and how many calls there were.
     tool_parsers: HashMap<u32, (ToolParser, u32)>,
+    tokenizer: Arc<Tokenizer>,
 }
 
 impl ChatPieces {
@@ -34,6 +39,7 @@ impl ChatPieces {
         request: ChatCompletionRequest,
         openings: Option<Openings>,
         role: String,
+        tokenizer: Arc<Tokenizer>,
     ) -> Self {
         Self {
             request,
@@ -42,6 +48,7 @@ impl ChatPieces {
             openings,
             role,
             tool_parsers: HashMap::new(),
+            tokenizer,
         }
     }
 
@@ -81,6 +88,7 @@ impl ChatPieces {
                 structured_output_complete: None,
                 structured_output_completed_by_budget: false,
                 structured_output_repetition_closed: false,
+                trace: None,
                 token_ids: None,
             };
             let prompt_token_ids = (index == 0 && self.request.common.return_token_ids)
@@ -157,6 +165,7 @@ impl ChatPieces {
             structured_output_complete: completion.structured_output_complete,
             structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
             structured_output_repetition_closed: completion.structured_output_repetition_closed,
+            trace: take_trace(&self.tokenizer, &mut completion),
             token_ids: self
                 .request
                 .common
@@ -168,7 +177,8 @@ impl ChatPieces {
 
 /// Whether a piece has nothing new of its answer.
 fn says_nothing(choice: &ChatCompletionResponseStreamChoice) -> bool {
-    let no_tokens = choice.logprobs.is_none() && choice.token_ids.is_none();
+    let no_tokens =
+        choice.logprobs.is_none() && choice.token_ids.is_none() && choice.trace.is_none();
     choice.delta == DeltaMessage::default() && choice.finish_reason.is_none() && no_tokens
 }
 

@@ -10,6 +10,7 @@ use crate::openai::chunk::{CompletionResponseStreamChoice, CompletionStreamRespo
 use crate::openai::completion::CompletionRequest;
 use crate::openai::echo::text_and_logprobs;
 use crate::openai::serving::stop_reason;
+use crate::openai::trace::take_trace;
 use crate::openai::usage::UsageInfo;
 use crate::outputs::{CompletionOutput, RequestOutput};
 
@@ -40,7 +41,7 @@ impl CompletionPieces {
         &mut self,
         index: u32,
         output: &RequestOutput,
-        completion: CompletionOutput,
+        mut completion: CompletionOutput,
         prompt_token_ids: Option<Vec<u32>>,
     ) -> CompletionResponseStreamChoice {
         let common = &self.request.common;
@@ -53,6 +54,7 @@ impl CompletionPieces {
             let offset = self.logprobs.entry(index).or_default();
             *offset = logprobs.shift_offsets(*offset);
         }
+        let trace = take_trace(&self.tokenizer, &mut completion).filter(|_| keep_answer);
         let token_ids = if keep_answer {
             completion.token_ids
         } else {
@@ -67,6 +69,7 @@ impl CompletionPieces {
             structured_output_complete: completion.structured_output_complete,
             structured_output_completed_by_budget: completion.structured_output_completed_by_budget,
             structured_output_repetition_closed: completion.structured_output_repetition_closed,
+            trace,
             token_ids: common.return_token_ids.then_some(token_ids),
             prompt_token_ids,
         }

@@ -24,7 +24,9 @@ pub(super) fn schemas() -> Map<String, Value> {
         "structured_output_completed_by_budget": {"const": true},
         "structured_output_repetition_closed": {"const": true},
         "token_ids": ids,
+        "trace": {"type": "array", "items": component("TracedToken")},
     });
+    let probability = json!({"type": "number", "minimum": 0, "maximum": 1.00001});
     let prompt_logprobs = json!({"type": "array", "items": {"type": ["object", "null"]}});
     Map::from_iter([
         answer(
@@ -84,6 +86,40 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "token": text, "logprob": {"type": "number"},
                 "bytes": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
                 "top_logprobs": {"type": "array", "items": component("TokenLogprob")},
+            })],
+        ),
+        answer(
+            "TracedToken",
+            &[
+                "token_id",
+                "token",
+                "bytes",
+                "probability",
+                "masked_probability",
+                "num_allowed",
+                "is_constrained",
+                "is_forced",
+                "step_ms",
+                "top",
+            ],
+            &[json!({
+                "token_id": count, "token": text,
+                "bytes": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
+                "probability": or_null(probability.clone()), "masked_probability": probability,
+                "num_allowed": count,
+                "is_constrained": {"type": "boolean"}, "is_forced": {"type": "boolean"},
+                "step_ms": {"type": "number", "minimum": 0},
+                "top": {
+                    "type": "array", "maxItems": 10, "items": component("TracedAlternative"),
+                },
+            })],
+        ),
+        answer(
+            "TracedAlternative",
+            &["token_id", "token", "probability", "is_allowed"],
+            &[json!({
+                "token_id": count, "token": text, "probability": probability,
+                "is_allowed": {"type": "boolean"},
             })],
         ),
         answer(
@@ -148,6 +184,58 @@ pub(super) fn schemas() -> Map<String, Value> {
             &[json!({
                 "count": count, "max_model_len": count, "tokens": ids,
                 "token_strs": or_null(json!({"type": "array", "items": text})),
+            })],
+        ),
+        answer(
+            "CheckResponse",
+            &[
+                "enforced",
+                "kind",
+                "warnings",
+                "error",
+                "keywords",
+                "num_states",
+                "bytes",
+                "compile_ms",
+                "shortest",
+                "sample",
+                "text",
+            ],
+            &[json!({
+                "enforced": {"type": "boolean"},
+                "kind": {"enum": [
+                    "json", "json_object", "regex", "choice", "grammar", "structural_tag", "tools",
+                ]},
+                "warnings": {"type": "array", "items": text},
+                "error": or_null(component("CheckError")),
+                "keywords": {"type": "array", "items": text},
+                "num_states": count, "bytes": count,
+                "compile_ms": {"type": "number", "minimum": 0},
+                "shortest": {"type": ["string", "null"]}, "sample": {"type": ["string", "null"]},
+                "text": or_null(component("CheckedText")),
+            })],
+        ),
+        answer(
+            "CheckError",
+            &["message", "pointer", "line", "column"],
+            &[json!({
+                "message": text, "pointer": {"type": ["string", "null"]},
+                "line": {"type": ["integer", "null"]}, "column": {"type": ["integer", "null"]},
+            })],
+        ),
+        answer(
+            "CheckedText",
+            &[
+                "is_complete",
+                "is_prefix",
+                "accepted_bytes",
+                "accepted_chars",
+                "expected",
+            ],
+            &[json!({
+                "is_complete": {"type": "boolean"}, "is_prefix": {"type": "boolean"},
+                "accepted_bytes": count, "accepted_chars": count,
+                "expected": {"type": "array", "maxItems": 20, "items": text},
             })],
         ),
         answer(

@@ -219,6 +219,15 @@ pub(super) const REQUESTS: &[Description] = &[
         "Writes tokens in logprobs as token_id:N. Default false.",
     ),
     (
+        "CheckRequest.text",
+        "An answer, or its beginning, that is held against the constraint; at most 1 MiB.",
+    ),
+    (
+        "include_trace",
+        "Adds to each answer what each of its tokens was chosen from: its probability before and under \
+         the constraint's mask, how many tokens were allowed, whether it was forced. Default false.",
+    ),
+    (
         "add_special_tokens",
         "Adds the tokenizer's own tokens, such as a begin token, to the prompt. Default: true for \
          text, false for messages.",
@@ -519,6 +528,91 @@ pub(super) const ANSWERS: &[Description] = &[
          repetition_detection.",
     ),
     ("token_ids", "The answer's tokens."),
+    (
+        "enforced",
+        "True if answers can be held to the constraint, but for what the warnings name.",
+    ),
+    (
+        "kind",
+        "What the constraint is written in; tools for calls.",
+    ),
+    ("warnings", "Parts of the constraint that have no effect."),
+    (
+        "CheckResponse.error",
+        "Why the constraint is refused, or why it could not be checked; null if it is enforced.",
+    ),
+    ("pointer", "The JSON pointer to the part at fault."),
+    ("line", "The line at fault, from 1."),
+    ("column", "The column at fault in characters, from 1."),
+    (
+        "keywords",
+        "Keywords of the constraint's schemas that are enforced.",
+    ),
+    (
+        "num_states",
+        "States of the constraint's automaton over single bytes, as far as they are made.",
+    ),
+    ("CheckResponse.bytes", "Bytes of memory that these take."),
+    (
+        "compile_ms",
+        "Milliseconds that the constraint took to compile.",
+    ),
+    ("shortest", "A shortest text under the constraint."),
+    ("sample", "Some text under the constraint."),
+    (
+        "CheckResponse.text",
+        "How far the request's text fits; null without one.",
+    ),
+    ("is_complete", "True if the text is a whole one."),
+    (
+        "is_prefix",
+        "True if the text is the beginning of a whole one, or one.",
+    ),
+    (
+        "accepted_bytes",
+        "Bytes before the first character that can't stand there; all of them, if the text is a beginning.",
+    ),
+    ("accepted_chars", "The same in characters."),
+    (
+        "expected",
+        "What may follow there, the most telling first: characters in quotes, or what they have in common.",
+    ),
+    (
+        "trace",
+        "What each token was chosen from, with include_trace; of a streamed piece, each of its tokens.",
+    ),
+    ("token_id", "The token."),
+    (
+        "TracedToken.probability",
+        "The model's probability of the token before the constraint's mask, at temperature 1 and without \
+         penalties; null of a forced token.",
+    ),
+    (
+        "masked_probability",
+        "The same among the tokens that the constraint allowed; 1 of a forced token.",
+    ),
+    (
+        "num_allowed",
+        "Tokens that the constraint allowed; the vocabulary's size where nothing constrains.",
+    ),
+    ("is_constrained", "False in free text and in thinking."),
+    (
+        "is_forced",
+        "True if the token was appended without a forward pass, since nothing else could come.",
+    ),
+    (
+        "step_ms",
+        "Milliseconds since the token before; of the first, since the engine took the request.",
+    ),
+    (
+        "top",
+        "The ten most probable tokens before the mask, best first; empty for a forced token.",
+    ),
+    (
+        "TracedAlternative.probability",
+        "The model's probability, before the mask.",
+    ),
+    ("is_allowed", "True if the constraint allowed it."),
     ("prompt_token_ids", "The prompt's tokens."),
     (
         "CompletionChoice.prompt_logprobs",

@@ -62,6 +62,10 @@ pub(super) fn document() -> Value {
                 "create_response", "Answer a conversation, in the words of the Responses API",
                 "ResponsesRequest", "Response", true,
             ),
+            "/formwork/v1/check": post(
+                "check_constraint", "What a constraint says, and how far a text fits it",
+                "CheckRequest", "CheckResponse", false,
+            ),
             "/tokenize": post(
                 "tokenize", "Text or messages to tokens",
                 "TokenizeRequest", "TokenizeResponse", false,

@@ -9,6 +9,25 @@ const MAX_U32: u32 = u32::MAX;
 
 const VERBOSITIES: [&str; 3] = ["low", "medium", "high"];
 
+/// The fields of a chat request that `/formwork/v1/check` has: all that constrain an answer.
+const CHECKED: &[&str] = &[
+    "model",
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_json_object",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "guided_whitespace_pattern",
+    "guided_decoding_backend",
+    "grammar",
+    "json_schema",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+];
+
 /// The components that requests are made of.
 pub(super) fn schemas() -> Map<String, Value> {
     let mut chat = common();
@@ -22,11 +41,20 @@ pub(super) fn schemas() -> Map<String, Value> {
         "n",
         "prompt_logprobs",
         "return_token_ids",
+        "include_trace",
     ] {
         responses.remove(name);
     }
     responses.remove("response_format");
     responses.extend(responses_fields());
+    let mut check = Map::new();
+    for name in CHECKED {
+        check.extend(
+            chat.get_key_value(*name)
+                .map(|(name, field)| (name.clone(), field.clone())),
+        );
+    }
+    check.extend(fields(json!({"text": {"type": "string"}})));
     let mut tokenize = chat.clone();
     tokenize.extend(fields(json!({
         "prompt": {"type": "string"}, "return_token_strs": {"type": "boolean"},
@@ -35,6 +63,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         request("ChatCompletionRequest", &["messages"], chat),
         request("CompletionRequest", &["prompt"], completion),
         request("ResponsesRequest", &["input"], responses),
+        request("CheckRequest", &[], check),
         request("TokenizeRequest", &[], tokenize),
         request(
             "DetokenizeRequest",
@@ -159,6 +188,7 @@ fn shared() -> Map<String, Value> {
         "include_warnings": flag,
         "return_token_ids": flag,
         "return_tokens_as_token_ids": flag,
+        "include_trace": flag,
         "add_special_tokens": flag,
         "response_format": component("ResponseFormat"),
         "structured_outputs": component("StructuredOutputs"),

@@ -3,7 +3,8 @@ use serde_json::{Value, json};
 use super::descriptions::{self, ANSWERS, REQUESTS};
 use super::document;
 use crate::openai::{
-    ChatCompletionRequest, CompletionRequest, DetokenizeRequest, ResponsesRequest, TokenizeRequest,
+    ChatCompletionRequest, CheckRequest, CompletionRequest, DetokenizeRequest, ResponsesRequest,
+    TokenizeRequest,
 };
 
 fn properties(component: &str) -> Vec<String> {
@@ -19,6 +20,7 @@ fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)
         "CompletionRequest" | "TokenizeRequest" => json!({"prompt": "a"}),
         "ResponsesRequest" => json!({"input": "a"}),
         "DetokenizeRequest" => json!({"tokens": [1]}),
+        "CheckRequest" => json!({"guided_regex": "a"}),
         _ => json!({"messages": [{"role": "user", "content": "a"}]}),
     };
     body[field] = value.clone();
@@ -27,6 +29,7 @@ fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)
         "TokenizeRequest" => TokenizeRequest::from_json(body).err(),
         "ResponsesRequest" => ResponsesRequest::from_json(body).err(),
         "DetokenizeRequest" => DetokenizeRequest::from_json(body).err(),
+        "CheckRequest" => CheckRequest::from_json(body).err(),
         _ => ChatCompletionRequest::from_json(body).err(),
     };
     error.map(|error| (error.parameter.unwrap_or_default(), error.message))
@@ -39,6 +42,7 @@ fn every_documented_field_is_known() {
         "CompletionRequest",
         "ResponsesRequest",
         "DetokenizeRequest",
+        "CheckRequest",
     ] {
         for field in properties(component) {
             // Of no field's type.

@@ -57,6 +57,7 @@ const COMMON: &[(&str, Shape)] = &[
     ("cache_salt", Text),
     ("return_token_ids", Flag),
     ("return_tokens_as_token_ids", Flag),
+    ("include_trace", Flag),
     ("structured_outputs", Constraint),
     ("response_format", Format),
     ("guided_json", Schema),
@@ -132,6 +133,16 @@ const OF_TOKENIZED_CHAT: &[(&str, Shape)] = &[
     ("chat_template_kwargs", Nest),
     ("documents", Nest),
 ];
+const OF_CHECK: &[(&str, Shape)] = &[
+    ("structured_outputs", Constraint),
+    ("response_format", Format),
+    ("guided_json", Schema),
+    ("guided_regex", Regex),
+    ("guided_choice", Choice),
+    ("guided_grammar", Grammar),
+    ("tools", Tools),
+    ("text", Text),
+];
 const OF_DETOKENIZE: &[(&str, Shape)] = &[("tokens", Ids), ("tokens", Ids), ("model", Text)];
 
 const PATHS: &[&str] = &[
@@ -155,7 +166,8 @@ pub(super) fn case(number: u64, key: &str) -> Case {
     match random.below(24) {
         0..=6 => posted("/v1/completions", &[COMMON, OF_COMPLETIONS], key, random),
         7..=13 => posted("/v1/chat/completions", &[COMMON, OF_CHAT], key, random),
-        14..=16 => posted("/v1/responses", &[COMMON, OF_RESPONSES], key, random),
+        14..=15 => posted("/v1/responses", &[COMMON, OF_RESPONSES], key, random),
+        16 => posted("/formwork/v1/check", &[OF_CHECK], key, random),
         17..=18 => posted("/tokenize", &[OF_TOKENIZE], key, random),
         19 => posted("/tokenize", &[OF_TOKENIZED_CHAT], key, random),
         20 => posted("/detokenize", &[OF_DETOKENIZE], key, random),
@@ -172,6 +184,7 @@ fn base(path: &str, fields: &[&[(&str, Shape)]]) -> Value {
             json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2})
         }
         "/v1/responses" => json!({"input": "Hi", "max_output_tokens": 2}),
+        "/formwork/v1/check" => json!({"text": "a"}),
         "/detokenize" => json!({"tokens": [1]}),
         _ if fields == [OF_TOKENIZED_CHAT] => {
             json!({"messages": [{"role": "user", "content": "Hi"}]})

@@ -1,6 +1,6 @@
 //! What the runner's answer does to the requests, and what each client hears.
 
-use protocol::{FinishReason, LogprobsLists, RequestErrorCode};
+use protocol::{FinishReason, LogprobsLists, RequestErrorCode, TokenTrace};
 
 use super::*;
 
@@ -60,6 +60,30 @@ fn an_error_ends_one_request_alone() {
         },
     );
     assert_eq!(step(&mut scheduler), "a:1 c:1 d:9");
+}
+
+#[test]
+fn traces_go_with_the_tokens_that_are_taken() {
+    let mut scheduler = scheduler(config(100, 4), 20);
+    let mut traced = request("a", 9);
+    traced.sampling_params.include_trace = true;
+    traced.sampling_params.stop_token_ids = [8].into();
+    add(&mut scheduler, traced);
+    add(&mut scheduler, request("b", 9));
+    let entry = |num_allowed| TokenTrace {
+        num_allowed,
+        ..TokenTrace::default()
+    };
+    let output = scheduler.schedule();
+    let answer = ModelRunnerOutput {
+        sampled_token_ids: vec![vec![7, 8, 9], vec![7]],
+        traces: vec![vec![entry(1), entry(2), entry(3)]],
+        ..ModelRunnerOutput::default()
+    };
+    let outputs = flat(scheduler.update_from_output(&output, answer));
+    assert_eq!(outputs[0].new_token_ids, [7, 8]);
+    assert_eq!(outputs[0].new_trace, [entry(1), entry(2)]);
+    assert_eq!(outputs[1].new_trace, []);
 }
 
 #[test]

@@ -1,31 +1,27 @@
 //! `formwork check`: can this be enforced, and what does it allow?
 
-mod keywords;
+mod text;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
+use engine_frontend::{ConstraintKeywords, StructuredOutputsConstraint, shortest_text};
 use serde_json::Value;
-use structured_output::{
-    CompileError, CompiledGrammar, GrammarCompiler, GrammarMatcher, JsonSchemaOptions,
-};
+use structured_output::{CompileError, CompiledGrammar, GrammarCompiler, JsonSchemaOptions};
 
-use crate::constraint::{Constraint, END, Kind, byte_compiler};
-use keywords::Keywords;
+use crate::constraint::{Constraint, Kind, byte_compiler};
 
-/// A longer sample is cut off.
-const MAX_SAMPLE: usize = 4096;
 /// Places in a schema that are listed as refused.
 const MAX_REFUSALS: usize = 50;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 it is enforced, warnings name keywords without effect; 1 it is refused, or can't be read; 2 a flag is wrong.")]
+Exit codes: 0 it is enforced, warnings name keywords without effect, and a text fits; 1 it is refused, can't be read, or a text doesn't fit; 2 a flag is wrong.")]
 pub(crate) struct CheckArgs {
     /// A JSON Schema, a regular expression, a grammar (EBNF, GBNF, Lark) or a structural tag; "-" is
     /// standard input
@@ -34,23 +30,20 @@ pub(crate) struct CheckArgs {
     /// What it is; found out by its name and text where absent
     #[arg(long, value_enum)]
     kind: Option<Kind>,
+    /// A text to hold against it: shown up to where it stops fitting, with what was expected there
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
 }
 
 /// Checks a file.
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let name = args.file.display();
-    let text = if args.file.as_os_str() == "-" {
-        std::io::read_to_string(std::io::stdin())
-    } else {
-        fs::read_to_string(&args.file)
-    };
-    let text = text.with_context(|| format!("can't read {name}"))?;
+    let text = read(&args.file)?;
     let kind = args.kind.unwrap_or_else(|| Kind::guess(&args.file, &text));
     let compiler = byte_compiler()?;
     let mut report = format!("kind      {}\n", kind.name());
     let code = match compile(&compiler, kind, &text)? {
         Ok(grammar) => {
-            let keywords = Keywords::of(kind, &text);
+            let keywords = keywords(kind, &text);
             report += match &keywords {
                 Some(keywords) if keywords.has_warnings() => {
                     "enforced  all but what the warnings name\n"
@@ -60,11 +53,14 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             if let Some(keywords) = keywords {
                 report += &keywords.to_string();
             }
-            let sample = shortest(&grammar)?;
+            let sample = shortest_text(&grammar)?;
             writeln!(report, "size      {} bytes", grammar.memory_bytes())?;
             writeln!(report, "shortest  {} bytes", sample.len())?;
             writeln!(report, "sample    {}", String::from_utf8_lossy(&sample))?;
-            ExitCode::SUCCESS
+            match &args.text {
+                Some(file) => text::hold_against(&grammar, &read(file)?, &mut report)?,
+                None => ExitCode::SUCCESS,
+            }
         }
         Err(error) => {
             for error in refusals(&compiler, kind, &text, error) {
@@ -75,6 +71,27 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     };
     std::io::stdout().write_all(report.as_bytes())?;
     Ok(code)
+}
+
+/// A file's text; `-` is standard input.
+fn read(file: &Path) -> anyhow::Result<String> {
+    let text = match file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => fs::read_to_string(file),
+    };
+    text.with_context(|| format!("can't read {}", file.display()))
+}
+
+/// Which keywords of its schemas hold.
+fn keywords(kind: Kind, text: &str) -> Option<ConstraintKeywords> {
+    use StructuredOutputsConstraint as Constraint;
+    let text = text.to_owned();
+    ConstraintKeywords::of(&match kind {
+        Kind::Json => Constraint::Json(text),
+        Kind::StructuralTag => Constraint::StructuralTag(text),
+        Kind::Grammar => Constraint::Grammar(text),
+        Kind::Regex | Kind::Choice => return None,
+    })
 }
 
 /// Compiles a file's text over single bytes: what is enforced doesn't depend on a vocabulary.
@@ -124,35 +141,11 @@ fn remove(value: &mut Value, pointer: &str) -> bool {
     parent.is_some_and(|members| members.shift_remove(&name).is_some())
 }
 
-/// A shortest text of the grammar, of readable characters where there is a choice.
-fn shortest(grammar: &CompiledGrammar) -> anyhow::Result<Vec<u8>> {
-    let mut matcher = GrammarMatcher::new(grammar);
-    let mut row = vec![0_u32; (END as usize + 1).div_ceil(32)];
-    let mut sample = Vec::new();
-    while sample.len() < MAX_SAMPLE {
-        let left = matcher.min_tokens_to_complete()?;
-        row.fill(u32::MAX);
-        matcher.fill_next_token_bitmask_within(&mut row, left)?;
-        let is_allowed = |id: u32| {
-            let word = row.get(id as usize / 32).copied().unwrap_or(0);
-            word & (1 << (id % 32)) != 0
-        };
-        if is_allowed(END) {
-            return Ok(sample);
-        }
-        let readable = (b'a'..=b'z').chain(b'!'..=b'~').chain(0..=u8::MAX);
-        let mut allowed = readable.filter(|byte| is_allowed(u32::from(*byte)));
-        let Some(byte) = allowed.next() else {
-            bail!("nothing may follow {:?}", String::from_utf8_lossy(&sample));
-        };
-        matcher.accept_token(u32::from(byte))?;
-        sample.push(byte);
-    }
-    Ok(sample)
-}
-
 #[cfg(test)]
 mod tests {
+    use engine_frontend::FORMATS;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -181,5 +174,25 @@ mod tests {
                 "/properties/d/minLength"
             ]
         );
+    }
+
+    /// Texts of which every format that is enforced refuses one.
+    const NO_FORMAT: [&str; 3] = ["\"\"", "\"~ ~\"", "\"(\""];
+
+    #[test]
+    fn the_formats_that_are_enforced_are_known() {
+        let compiler = byte_compiler().unwrap();
+        let is_enforced = |format: &str| {
+            let constraint = Constraint::Json(json!({"type": "string", "format": format}));
+            let grammar = constraint.compile(&compiler).unwrap();
+            let refuses = |text: &&str| constraint.verify(&grammar, text).is_err();
+            NO_FORMAT.iter().any(refuses)
+        };
+        for format in FORMATS {
+            assert!(is_enforced(format), "{format}");
+        }
+        for format in ["colour", "int32", "binary", "password", "byte", "double"] {
+            assert!(!is_enforced(format), "{format}");
+        }
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use engine_frontend::{
-    KeywordEffect, schema_warnings, visit_keywords, visit_lark_schemas, visit_tag_schemas,
-};
+use protocol::StructuredOutputsConstraint;
 use serde_json::Value;
 
-use crate::constraint::Kind;
+use crate::structured_outputs::{
+    KeywordEffect, schema_warnings, visit_keywords, visit_lark_schemas, visit_tag_schemas,
+};
 
 /// How often which keyword stands in a schema, and those without effect.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Keywords {
+pub struct ConstraintKeywords {
     enforced: BTreeMap<String, usize>,
     annotations: BTreeMap<String, usize>,
     warnings: Vec<String>,
@@ -20,28 +20,29 @@ pub(super) struct Keywords {
     num_more: usize,
 }
 
-impl Keywords {
-    /// Counts them; `None` where the text has no schema.
-    pub(super) fn of(kind: Kind, text: &str) -> Option<Self> {
+impl ConstraintKeywords {
+    /// Counts them; `None` where the constraint has no schema.
+    pub fn of(constraint: &StructuredOutputsConstraint) -> Option<Self> {
+        use StructuredOutputsConstraint as Constraint;
         let mut keywords = Self::default();
         let mut has_schema = false;
-        match kind {
-            Kind::Json => {
+        match constraint {
+            Constraint::Json(text) => {
                 keywords.add("", &serde_json::from_str(text).ok()?);
                 has_schema = true;
             }
-            Kind::StructuralTag => {
+            Constraint::StructuralTag(text) => {
                 let tag = serde_json::from_str(text).ok()?;
                 visit_tag_schemas(&tag, &mut |place, schema| {
                     keywords.add(&format!("{}, ", place.trim_start_matches('.')), schema);
                     has_schema = true;
                 });
             }
-            Kind::Grammar => visit_lark_schemas(text, &mut |line, schema| {
+            Constraint::Grammar(text) => visit_lark_schemas(text, &mut |line, schema| {
                 keywords.add(&format!("line {line}, "), schema);
                 has_schema = true;
             }),
-            Kind::Regex | Kind::Choice => {}
+            Constraint::JsonObject | Constraint::Regex(_) | Constraint::Choice(_) => {}
         }
         has_schema.then_some(keywords)
     }
@@ -62,13 +63,18 @@ impl Keywords {
         });
     }
 
+    /// The keywords that are enforced, in order.
+    pub(crate) fn enforced(&self) -> impl Iterator<Item = &str> {
+        self.enforced.keys().map(String::as_str)
+    }
+
     /// True if some keyword has no effect though its writer may expect one.
-    pub(super) fn has_warnings(&self) -> bool {
+    pub fn has_warnings(&self) -> bool {
         !self.warnings.is_empty()
     }
 }
 
-impl fmt::Display for Keywords {
+impl fmt::Display for ConstraintKeywords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |keywords: &BTreeMap<String, usize>| {
             let counted = keywords.iter().map(|(keyword, count)| match count {
@@ -95,14 +101,11 @@ impl fmt::Display for Keywords {
 
 #[cfg(test)]
 mod tests {
-    use engine_frontend::FORMATS;
-    use serde_json::json;
-
     use super::*;
-    use crate::constraint::{Constraint, byte_compiler};
 
     #[test]
     fn properties_are_no_keywords_and_what_has_no_effect_is_a_warning() {
+        use StructuredOutputsConstraint::{Grammar, Json, Regex, StructuralTag};
         let text = r##"{
             "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "t",
             "properties": {"title": {"type": "string", "format": "date"},
@@ -111,7 +114,8 @@ mod tests {
             "$defs": {"c": {"format": "regex", "x-own": {"type": "object"}}},
             "requierd": ["b"]
         }"##;
-        let keywords = Keywords::of(Kind::Json, text).unwrap();
+        let of = |constraint| ConstraintKeywords::of(&constraint);
+        let keywords = of(Json(text.to_owned())).unwrap();
         assert!(keywords.has_warnings());
         assert_eq!(
             keywords.to_string(),
@@ -121,10 +125,10 @@ mod tests {
              keywords  $ref, format (2), items, minimum, properties, type (2)\n\
              notes     description, title, x-own (annotations)\n"
         );
-        assert!(Keywords::of(Kind::Regex, "a").is_none());
+        assert!(of(Regex("a".to_owned())).is_none());
         let tag = r#"{"type": "structural_tag", "format": {"type": "json_schema",
             "json_schema": {"type": "object", "requierd": ["a"]}}}"#;
-        let keywords = Keywords::of(Kind::StructuralTag, tag).unwrap();
+        let keywords = of(StructuralTag(tag.to_owned())).unwrap();
         assert!(
             keywords.to_string().starts_with(
                 "warning   format.json_schema, at `#/requierd`: requierd has no effect; did you mean"
@@ -132,34 +136,14 @@ mod tests {
             "{keywords}"
         );
         let lark = "start: a\na: %json {\"type\": \"string\", \"nullable\": true}\n";
-        let keywords = Keywords::of(Kind::Grammar, lark).unwrap();
+        let keywords = of(Grammar(lark.to_owned())).unwrap();
         assert!(
             keywords
                 .to_string()
                 .starts_with("warning   line 2, at `#/nullable`: nullable has no effect"),
             "{keywords}"
         );
-        assert!(Keywords::of(Kind::Grammar, "root ::= \"a\"").is_none());
-        assert!(!Keywords::of(Kind::Json, "{}").unwrap().has_warnings());
-    }
-
-    /// Texts of which every format that is enforced refuses one.
-    const NO_FORMAT: [&str; 3] = ["\"\"", "\"~ ~\"", "\"(\""];
-
-    #[test]
-    fn the_formats_that_are_enforced_are_known() {
-        let compiler = byte_compiler().unwrap();
-        let is_enforced = |format: &str| {
-            let constraint = Constraint::Json(json!({"type": "string", "format": format}));
-            let grammar = constraint.compile(&compiler).unwrap();
-            let refuses = |text: &&str| constraint.verify(&grammar, text).is_err();
-            NO_FORMAT.iter().any(refuses)
-        };
-        for format in FORMATS {
-            assert!(is_enforced(format), "{format}");
-        }
-        for format in ["colour", "int32", "binary", "password", "byte", "double"] {
-            assert!(!is_enforced(format), "{format}");
-        }
+        assert!(of(Grammar("root ::= \"a\"".to_owned())).is_none());
+        assert!(!of(Json("{}".to_owned())).unwrap().has_warnings());
     }
 }

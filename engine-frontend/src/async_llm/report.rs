@@ -1,0 +1,58 @@
+//! What people want to know of a constraint.
+
+use std::sync::{Arc, OnceLock};
+
+use protocol::{Shared, StructuredOutputsParams};
+use structured_output::{CancelFlag, TokenizerInfo};
+use tokenizer::Tokenizer;
+
+use super::{AsyncLLM, internal_error};
+use crate::error::GenerateError;
+use crate::structured_outputs::{
+    CheckThread, ConstraintKeywords, ConstraintReport, ReportError, report,
+};
+
+/// What reports about constraints need.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// Started by the first.
+    thread: OnceLock<CheckThread>,
+    /// Empty for a vocabulary that the core refuses too.
+    vocabulary: Arc<OnceLock<Option<Arc<TokenizerInfo>>>>,
+}
+
+/// The bytes, and a model's stop and control tokens.
+fn byte_vocabulary(tokenizer: &Tokenizer) -> Option<Arc<TokenizerInfo>> {
+    let info = tokenizer.tokenizer_info(tokenizer.vocab_size()).ok()?;
+    Some(Arc::new(info.over_bytes()))
+}
+
+impl AsyncLLM {
+    /// What a constraint says, and how far a text fits it; the keywords of its schemas that are enforced. One
+    /// after the other, on a thread of its own that leaves the others their time.
+    ///
+    /// # Errors
+    /// It panicked, or there is no thread or vocabulary for it.
+    pub(crate) async fn report(
+        &self,
+        params: Shared<StructuredOutputsParams>,
+        text: Option<String>,
+    ) -> Result<(Vec<String>, Result<ConstraintReport, ReportError>), GenerateError> {
+        let thread = self.reports.thread.get_or_init(CheckThread::new);
+        let (tokenizer, vocabulary) = (self.tokenizer.clone(), self.reports.vocabulary.clone());
+        let work = move |cancel: &CancelFlag| {
+            let keywords = ConstraintKeywords::of(&params.constraint);
+            let keywords = keywords.iter().flat_map(ConstraintKeywords::enforced);
+            let keywords = keywords.map(str::to_owned).collect();
+            let vocabulary = vocabulary.get_or_init(|| byte_vocabulary(&tokenizer));
+            let report = report(vocabulary.as_ref()?, &params, text.as_deref(), cancel);
+            Some((keywords, report))
+        };
+        let done = match thread.turn().await {
+            Some(turn) => turn.run(work).await,
+            None => None,
+        };
+        let failed = || internal_error("the constraint's check failed");
+        done.flatten().ok_or_else(failed)
+    }
+}
