@@ -1,0 +1,139 @@
+// The answer token by token.
+
+import { answers } from "./answers.js";
+import { $, h, milliseconds, number, percent, stats, visible } from "./dom.js";
+import { drawDetail } from "./token.js";
+import { bars } from "./plot.js";
+import { askWhyNot } from "./whynot.js";
+
+let shown = null;
+let selected = -1;
+let isChosenByUser = false;
+
+export function startWatch(runExample) {
+  $("watch-example").addEventListener("click", runExample);
+  $("watch-answer").addEventListener("change", (event) => showAnswer(answers.list[Number(event.target.value)]));
+  $("watch-colour").addEventListener("change", () => $("tokens").querySelectorAll("[role=option]").forEach((chip, at) => colour(chip, shown.trace[at])));
+  $("tokens").addEventListener("keydown", onKey);
+  $("tokens").addEventListener("click", (event) => {
+    const chip = event.target.closest("[role=option]");
+    if (chip) select(Number(chip.dataset.at), true);
+  });
+  $("whynot-text").addEventListener("input", () => askWhyNot(shown, selected));
+  answers.addEventListener("new", ({ detail }) => showAnswer(detail));
+  answers.addEventListener("more", ({ detail }) => {
+    if (detail === shown) draw();
+  });
+}
+
+/** Shows an answer from its first token on. */
+export function showAnswer(answer) {
+  shown = answer;
+  selected = -1;
+  isChosenByUser = false;
+  $("watch-empty").hidden = true;
+  $("watch-body").hidden = false;
+  $("watch-answer").replaceChildren(
+    ...answers.list.map((each, at) => h("option", { value: at }, `${at + 1}. ${each.prompt.split("\n").at(-1) || "after a tool's result"}`.slice(0, 80))),
+  );
+  $("watch-answer").value = String(answers.list.indexOf(answer));
+  $("tokens").replaceChildren();
+  $("detail").replaceChildren();
+  $("whynot-text").value = "";
+  draw();
+}
+
+function draw() {
+  const { trace } = shown;
+  const box = $("tokens");
+  for (let at = box.querySelectorAll("[role=option]").length; at < trace.length; at += 1) {
+    box.append(makeChip(trace[at], at));
+    if (trace[at].token.includes("\n")) box.append(h("span", { role: "none", class: "break" }));
+  }
+  box.setAttribute("aria-busy", String(shown.isLive));
+  drawTotals(trace);
+  drawTimes();
+  if (trace.length === 0) return;
+  if (selected < 0) select(0, false);
+  else if (!shown.isLive && !isChosenByUser) select(mostChanged(trace), false);
+}
+
+/** The token whose probability the mask raised most: where a reader sees the most. */
+function mostChanged(trace) {
+  const gain = (entry) => (entry.is_forced ? 0 : entry.masked_probability - entry.probability);
+  return trace.reduce((best, entry, at) => (gain(entry) > gain(trace[best]) + 1e-6 ? at : best), 0);
+}
+
+function makeChip(entry, at) {
+  const chip = h(
+    "span",
+    { role: "option", id: `token-${at}`, class: "chip", tabindex: -1, "aria-selected": "false", "data-at": at, "aria-label": spoken(entry) },
+    visible(entry.token) || "∅",
+  );
+  colour(chip, entry);
+  return chip;
+}
+
+function spoken(entry) {
+  const token = entry.token.trim() === "" ? visible(entry.token).replaceAll("·", "space ").replaceAll("⏎", "line break ") || "end" : entry.token;
+  return entry.is_forced ? `${token}, forced` : `${token}, ${percent(entry.probability)}`;
+}
+
+const LEVELS = [0.1, 0.4, 0.7, 0.9];
+
+function colour(chip, entry) {
+  const value = entry[$("watch-colour").value] ?? 1;
+  const level = LEVELS.filter((least) => value >= least).length;
+  chip.className = entry.is_forced ? "chip forced" : `chip p${level}`;
+}
+
+function select(at, isByUser) {
+  const chip = $(`token-${at}`);
+  if (!chip) return;
+  isChosenByUser ||= isByUser;
+  const before = $("tokens").querySelector("[aria-selected=true]");
+  before?.setAttribute("aria-selected", "false");
+  before?.setAttribute("tabindex", "-1");
+  chip.setAttribute("aria-selected", "true");
+  chip.setAttribute("tabindex", "0");
+  if (isByUser) chip.focus();
+  selected = at;
+  drawDetail($("detail"), shown.trace[at], at);
+  drawTimes();
+  askWhyNot(shown, selected);
+}
+
+function onKey(event) {
+  const last = shown.trace.length - 1;
+  const to = { ArrowRight: selected + 1, ArrowDown: selected + 1, ArrowLeft: selected - 1, ArrowUp: selected - 1, Home: 0, End: last }[event.key];
+  if (to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+  event.preventDefault();
+  select(Math.max(0, Math.min(last, to)), true);
+}
+
+function drawTotals(trace) {
+  const forced = trace.filter((entry) => entry.is_forced).length;
+  const constrained = trace.filter((entry) => entry.is_constrained).length;
+  const total = trace.reduce((sum, entry) => sum + (entry.step_ms ?? 0), 0);
+  const count = trace.length || 1;
+  stats($("watch-totals"), [
+    ["Tokens", number(trace.length)],
+    ["Constrained", percent(constrained / count)],
+    ["Forced", percent(forced / count)],
+    ["Time", milliseconds(total)],
+    ["Per token", milliseconds(total / count)],
+  ]);
+}
+
+function drawTimes() {
+  const times = shown.trace.map((entry) => entry.step_ms ?? 0);
+  if (times.length === 0) return $("times").replaceChildren();
+  const most = Math.max(...times);
+  const middle = [...times].sort((a, b) => a - b)[Math.floor(times.length / 2)];
+  const label = `Time per token: median ${milliseconds(middle)}, most ${milliseconds(most)}`;
+  const classOf = (at) => (at === selected ? "selected" : shown.trace[at].is_forced ? "forced" : "bar");
+  $("times").replaceChildren(
+    bars(times, label, classOf, (at) => select(at, true)),
+    h("p", { class: "hint" }, `${label}. Forced tokens take part in another token's step.`),
+  );
+}
