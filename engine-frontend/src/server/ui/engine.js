@@ -1,7 +1,7 @@
 // The engine's load as plots, from `/metrics`, once a second while the view is seen.
 
 import { getText } from "./api.js";
-import { $, h, number, percent, stats } from "./dom.js";
+import { $, h, milliseconds, number, percent, stats } from "./dom.js";
 import { line } from "./plot.js";
 
 const PERIOD_MS = 1000;
@@ -12,6 +12,8 @@ const GAUGES = [
   { title: "Waiting", unit: "requests", of: (now) => now["vllm:num_requests_waiting"] ?? 0, least: 4, show: number },
   { title: "KV cache", unit: "in use", of: (now) => now["vllm:kv_cache_usage_perc"] ?? 0, least: 0.01, show: percent },
   { title: "Output", unit: "tokens per second", of: (now, before, seconds) => rate("vllm:generation_tokens_total", now, before, seconds), least: 10, show: (value) => number(Math.round(value)) },
+  { title: "Between tokens", unit: "on average", of: (now, before) => latency(now, before), least: 1, show: milliseconds },
+  { title: "Forced", unit: "of the constrained tokens", of: (now, before) => share(now, before), least: 0.1, show: percent },
 ];
 
 let timer = 0;
@@ -26,7 +28,7 @@ export function startEngine() {
     gauge.value = h("strong", {}, "–");
     gauge.plot = h("div", { class: "plot" });
     gauge.most = h("span", { class: "hint" });
-    const id = `gauge-${gauge.title.replace(" ", "-")}`;
+    const id = `gauge-${gauge.title.replaceAll(" ", "-")}`;
     $("gauges").append(
       h("section", { class: "panel gauge", "aria-labelledby": id }, h("h3", { id }, gauge.title), h("p", {}, gauge.value, " ", h("span", { class: "hint" }, gauge.unit)), gauge.plot, h("p", { class: "row spread hint" }, h("span", {}, `${SECONDS_SHOWN} s`), gauge.most)),
     );
@@ -76,8 +78,20 @@ function parse(text) {
 }
 
 function rate(name, now, before, seconds) {
-  if (!before || seconds <= 0) return 0;
-  return Math.max(0, (now[name] - before[name]) / seconds);
+  return seconds > 0 ? Math.max(0, gain(name, now, before) / seconds) : 0;
+}
+
+/** What a counter has gained since the poll before. */
+const gain = (name, now, before) => (before ? (now[name] ?? 0) - (before[name] ?? 0) : 0);
+
+function latency(now, before) {
+  const count = gain("vllm:inter_token_latency_seconds_count", now, before);
+  return count > 0 ? (1000 * gain("vllm:inter_token_latency_seconds_sum", now, before)) / count : 0;
+}
+
+function share(now, before) {
+  const all = gain("formwork:structured_output_constrained_tokens_total", now, before);
+  return all > 0 ? gain("formwork:structured_output_forced_tokens_total", now, before) / all : 0;
 }
 
 function draw(now) {

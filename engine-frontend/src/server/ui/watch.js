@@ -76,15 +76,22 @@ function makeChip(entry, at) {
 
 function spoken(entry) {
   const token = entry.token.trim() === "" ? visible(entry.token).replaceAll("·", "space ").replaceAll("⏎", "line break ") || "end" : entry.token;
-  return entry.is_forced ? `${token}, forced` : `${token}, ${percent(entry.probability)}`;
+  if (entry.is_forced) return `${token}, forced`;
+  const before = `${token}, ${percent(entry.probability)}`;
+  if (!entry.is_constrained) return before;
+  const overruled = isOverruled(entry) ? ", the mask took the likeliest" : "";
+  return `${before}, after the mask ${percent(entry.masked_probability)} among ${number(entry.num_allowed)}${overruled}`;
 }
+
+/** True if the mask took away what the model held most likely. */
+const isOverruled = (entry) => entry.top.length > 0 && !entry.top[0].is_allowed;
 
 const LEVELS = [0.1, 0.4, 0.7, 0.9];
 
 function colour(chip, entry) {
   const value = entry[$("watch-colour").value] ?? 1;
   const level = LEVELS.filter((least) => value >= least).length;
-  chip.className = entry.is_forced ? "chip forced" : `chip p${level}`;
+  chip.className = entry.is_forced ? "chip forced" : `chip p${level}${isOverruled(entry) ? " overruled" : ""}`;
 }
 
 function select(at, isByUser) {
