@@ -12,6 +12,9 @@ import { showAnswer, startWatch } from "./watch.js";
 const VIEWS = ["chat", "watch", "constraint", "engine"];
 const tabs = VIEWS.map((view) => $(`tab-${view}`));
 
+const viewInAddress = () => VIEWS.find((view) => location.hash === `#/${view}`);
+const shownView = () => VIEWS.find((view) => !$(view).hidden);
+
 function show(view) {
   VIEWS.forEach((each, at) => {
     const isShown = each === view;
@@ -20,7 +23,8 @@ function show(view) {
     tabs[at].tabIndex = isShown ? 0 : -1;
   });
   document.title = `${$(`tab-${view}`).textContent} · Formwork`;
-  if (location.hash !== `#${view}`) history.replaceState(null, "", `#${view}`);
+  // No element has such an id, so that the browser leaves focus and scroll where they are.
+  if (viewInAddress() !== view) history.replaceState(null, "", `#/${view}`);
   // One constraint, one editor: it goes to the view that shows it.
   if (view === "chat") $("chat-side").prepend($("constraint-panel"));
   if (view === "constraint") $("constraint-side").prepend($("constraint-panel"));
@@ -52,10 +56,7 @@ tabs.forEach((tab, at) => {
   tab.addEventListener("click", () => show(VIEWS[at]));
   tab.addEventListener("keydown", onKey);
 });
-addEventListener("hashchange", () => {
-  const view = location.hash.slice(1);
-  if (VIEWS.includes(view)) show(view);
-});
+addEventListener("hashchange", () => show(viewInAddress() ?? shownView()));
 startConstraint();
 startChat((answer) => {
   show("watch");
@@ -65,5 +66,5 @@ startChat((answer) => {
 startWatch(() => runExample(EXAMPLES.find((example) => example.title === "Extraction")));
 startInspect();
 startEngine();
-show(VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "chat");
+show(viewInAddress() ?? "chat");
 loadModels().catch(fail);

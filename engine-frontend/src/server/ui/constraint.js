@@ -188,6 +188,8 @@ function placeInMessage(message) {
     return tool ? placeOf(constraint.text, base + inner) : null;
   }
   if (pointer && constraint.kind === "json") return placeOf(constraint.text, pointer[1]);
+  const choice = /choice\[(\d+)\]/.exec(message);
+  if (choice && constraint.kind === "choice") return { line: Number(choice[1]) + 1, column: 1 };
   const line = /\bline (\d+)(?:,? column (\d+))?/.exec(message);
   return line && constraint.kind !== "none" ? { line: Number(line[1]), column: Number(line[2] ?? 1) } : null;
 }
