@@ -1,6 +1,6 @@
 // The answers of this page, with the trace of each. Chat writes them, Watch shows them.
 
-/** Emits `new` with an answer, and `more` when tokens were added to one. */
+/** Emits `new` with an answer, `more` when tokens were added to one, `gone` when one was never begun. */
 class Answers extends EventTarget {
   list = [];
 
@@ -17,8 +17,14 @@ class Answers extends EventTarget {
     this.dispatchEvent(new CustomEvent("more", { detail: answer }));
   }
 
+  /** Ends an answer. One without a token, such as a refused request's, is forgotten. */
   end(answer) {
     answer.isLive = false;
+    if (answer.trace.length === 0) {
+      this.list.splice(this.list.indexOf(answer), 1);
+      this.dispatchEvent(new Event("gone"));
+      return;
+    }
     this.dispatchEvent(new CustomEvent("more", { detail: answer }));
   }
 }

@@ -7,7 +7,7 @@ import { $, h } from "./dom.js";
 import { seeEngine, startEngine } from "./engine.js";
 import { EXAMPLES } from "./examples.js";
 import { startInspect } from "./inspect.js";
-import { showAnswer, startWatch } from "./watch.js";
+import { seeWatch, showAnswer, startWatch } from "./watch.js";
 
 const VIEWS = ["chat", "watch", "constraint", "engine"];
 const tabs = VIEWS.map((view) => $(`tab-${view}`));
@@ -28,6 +28,7 @@ function show(view) {
   // One constraint, one editor: it goes to the view that shows it.
   if (view === "chat") $("chat-side").prepend($("constraint-panel"));
   if (view === "constraint") $("constraint-side").prepend($("constraint-panel"));
+  if (view === "watch") seeWatch();
   seeEngine(view === "engine");
 }
 

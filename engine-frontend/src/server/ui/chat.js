@@ -3,8 +3,11 @@
 import { ApiError, BASE, encode, stream } from "./api.js";
 import { answers } from "./answers.js";
 import { constraint, load, markRefusal, problem } from "./constraint.js";
-import { $, announce, h, milliseconds } from "./dom.js";
+import { $, announce, atMostEvery, h, milliseconds } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
+
+/** Pieces that come faster than this are shown together. */
+const PAINT_MS = 30;
 
 const messages = [];
 let running = null;
@@ -117,7 +120,7 @@ async function answer(prompt) {
       if (record) for (const choice of event.choices ?? []) answers.addTrace(record, choice.trace);
     }
     messages.push(view.message());
-    view.end(record && (() => watchAnswer(record)), sendResult);
+    view.end(record?.trace.length && (() => watchAnswer(record)), sendResult);
     announce(`Answer: ${view.spoken()}`);
   } catch (error) {
     if (error.name === "AbortError") {
@@ -174,6 +177,7 @@ class AnswerView {
     this.notes = h("div", { class: "notes" });
     this.item = h("li", { class: "turn answer live" }, h("h3", { class: "hidden" }, "Answer"), this.thinking, this.words, this.tools, this.notes);
     $("turns").append(this.item);
+    this.paintSoon = atMostEvery(PAINT_MS, () => this.paint());
     this.follow(true);
   }
 
@@ -182,20 +186,21 @@ class AnswerView {
     if (event.warnings) this.warnings = event.warnings;
     for (const choice of event.choices ?? []) {
       const delta = choice.delta ?? {};
-      const isFollowed = this.isAtEnd();
-      if (delta.reasoning_content) {
-        this.reasoning += delta.reasoning_content;
-        this.thinking.hidden = false;
-        this.thoughts.textContent = this.reasoning.trim();
-      }
-      if (delta.content) {
-        this.content += delta.content;
-        this.words.append(delta.content);
-      }
+      this.reasoning += delta.reasoning_content ?? "";
+      this.content += delta.content ?? "";
       for (const part of delta.tool_calls ?? []) this.takeCall(part);
       if (choice.finish_reason) this.finish = choice;
-      this.follow(isFollowed);
     }
+    this.paintSoon();
+  }
+
+  paint() {
+    const isFollowed = this.isAtEnd();
+    this.thinking.hidden = this.reasoning === "";
+    this.thoughts.textContent = this.reasoning.trim();
+    this.words.textContent = this.content;
+    this.tools.replaceChildren(...this.calls.map(({ function: { name, arguments: given } }) => h("p", { class: "call" }, h("span", { class: "tag" }, "call"), h("code", {}, `${name} ${given}`))));
+    this.follow(isFollowed);
   }
 
   takeCall(part) {
@@ -203,7 +208,6 @@ class AnswerView {
     if (part.id) call.id = part.id;
     call.function.name += part.function?.name ?? "";
     call.function.arguments += part.function?.arguments ?? "";
-    this.tools.replaceChildren(...this.calls.map((each) => h("p", { class: "call" }, h("span", { class: "tag" }, "call"), h("code", {}, `${each.function.name} ${each.function.arguments}`))));
   }
 
   message() {
@@ -226,7 +230,7 @@ class AnswerView {
       this.finish.structured_output_completed_by_budget && "closed early, since tokens ran short",
       this.finish.structured_output_repetition_closed && "a repeating string was closed",
     ].filter(Boolean);
-    this.item.classList.remove("live");
+    this.settle();
     this.notes.append(
       h("p", { class: "facts" }, facts.join(" · "), watch && " ", watch && h("button", { type: "button", class: "link", onclick: watch }, "Watch this answer")),
       ...this.warnings.map((warning) => problem("warn", typeof warning === "string" ? warning : warning.message, null)),
@@ -235,13 +239,18 @@ class AnswerView {
     this.follow(true);
   }
 
-  stopped() {
+  settle() {
+    this.paint();
     this.item.classList.remove("live");
+  }
+
+  stopped() {
+    this.settle();
     this.notes.append(h("p", { class: "facts" }, "Stopped."));
   }
 
   fail(message, place) {
-    this.item.classList.remove("live");
+    this.settle();
     const box = h("div", { role: "alert" });
     this.notes.append(box);
     box.append(problem("bad", message, place));

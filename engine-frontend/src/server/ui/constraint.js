@@ -59,6 +59,25 @@ class Constraint extends EventTarget {
 export const constraint = new Constraint();
 for (const example of EXAMPLES) constraint.texts[example.kind] ??= example.text;
 
+// Kept in this tab over a reload. A browser may forbid that: then nothing is kept.
+const KEPT = "formwork-constraint";
+const keep = () => {
+  try {
+    const { kind, texts, toolChoice } = constraint;
+    sessionStorage.setItem(KEPT, JSON.stringify({ kind, texts, toolChoice }));
+  } catch {
+    // Forbidden or full.
+  }
+};
+const restore = () => {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(KEPT));
+    if (kept && kept.kind in KINDS) Object.assign(constraint, kept);
+  } catch {
+    // Forbidden, or written by another version.
+  }
+};
+
 let editor;
 let checking = null;
 
@@ -75,6 +94,8 @@ export function startConstraint() {
     constraint.toolChoice = event.target.value;
     changed();
   });
+  restore();
+  $("tool-choice").value = constraint.toolChoice;
   show(constraint.kind);
 }
 
@@ -97,6 +118,7 @@ function show(kind) {
 
 function changed() {
   constraint.report = null;
+  keep();
   constraint.dispatchEvent(new Event("change"));
   const { error } = constraint.request();
   checking?.abort();

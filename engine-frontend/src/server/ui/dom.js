@@ -39,6 +39,17 @@ export function debounce(action, wait) {
   };
 }
 
+/** Calls `action` at most once in `period` ms, and once more after the last call. */
+export function atMostEvery(period, action) {
+  let timer = 0;
+  return () => {
+    timer ||= setTimeout(() => {
+      timer = 0;
+      action();
+    }, period);
+  };
+}
+
 /** Tells a screen reader. */
 export function announce(text) {
   $("announcer").textContent = text;

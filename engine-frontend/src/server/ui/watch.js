@@ -1,10 +1,12 @@
 // The answer token by token.
 
 import { answers } from "./answers.js";
-import { $, h, milliseconds, number, percent, stats, visible } from "./dom.js";
+import { $, atMostEvery, h, milliseconds, number, percent, stats, visible } from "./dom.js";
 import { drawDetail } from "./token.js";
 import { bars } from "./plot.js";
 import { askWhyNot } from "./whynot.js";
+
+const DRAW_MS = 100;
 
 let shown = null;
 let selected = -1;
@@ -21,8 +23,15 @@ export function startWatch(runExample) {
   });
   $("whynot-text").addEventListener("input", () => askWhyNot(shown, selected));
   answers.addEventListener("new", ({ detail }) => showAnswer(detail));
+  answers.addEventListener("gone", () => {
+    const last = answers.list.at(-1);
+    if (last) return showAnswer(last);
+    shown = null;
+    $("watch-empty").hidden = false;
+    $("watch-body").hidden = true;
+  });
   answers.addEventListener("more", ({ detail }) => {
-    if (detail === shown) draw();
+    if (detail === shown) drawSoon();
   });
 }
 
@@ -43,13 +52,24 @@ export function showAnswer(answer) {
   draw();
 }
 
+const drawSoon = atMostEvery(DRAW_MS, () => {
+  if (!$("watch").hidden) draw();
+});
+
+/** Draws what came while the view wasn't seen. */
+export function seeWatch() {
+  if (shown) draw();
+}
+
 function draw() {
   const { trace } = shown;
   const box = $("tokens");
+  const chips = document.createDocumentFragment();
   for (let at = box.querySelectorAll("[role=option]").length; at < trace.length; at += 1) {
-    box.append(makeChip(trace[at], at));
-    if (trace[at].token.includes("\n")) box.append(h("span", { role: "none", class: "break" }));
+    chips.append(makeChip(trace[at], at));
+    if (trace[at].token.includes("\n")) chips.append(h("span", { role: "none", class: "break" }));
   }
+  box.append(chips);
   box.setAttribute("aria-busy", String(shown.isLive));
   drawTotals(trace);
   drawTimes();
@@ -104,9 +124,11 @@ function select(at, isByUser) {
   chip.setAttribute("aria-selected", "true");
   chip.setAttribute("tabindex", "0");
   if (isByUser) chip.focus();
+  const bar = (which) => $("times").querySelectorAll("rect")[which]?.classList;
+  bar(selected)?.remove("selected");
+  bar(at)?.add("selected");
   selected = at;
   drawDetail($("detail"), shown.trace[at], at);
-  drawTimes();
   askWhyNot(shown, selected);
 }
 
@@ -138,7 +160,7 @@ function drawTimes() {
   const most = Math.max(...times);
   const middle = [...times].sort((a, b) => a - b)[Math.floor(times.length / 2)];
   const label = `Time per token: median ${milliseconds(middle)}, most ${milliseconds(most)}`;
-  const classOf = (at) => (at === selected ? "selected" : shown.trace[at].is_forced ? "forced" : "bar");
+  const classOf = (at) => `${shown.trace[at].is_forced ? "forced" : "bar"}${at === selected ? " selected" : ""}`;
   $("times").replaceChildren(
     bars(times, label, classOf, (at) => select(at, true)),
     h("p", { class: "hint" }, `${label}. Forced tokens take part in another token's step.`),
