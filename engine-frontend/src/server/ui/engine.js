@@ -12,7 +12,7 @@ const GAUGES = [
   { title: "Waiting", unit: "requests", of: (now) => now["vllm:num_requests_waiting"] ?? 0, least: 4, show: number },
   { title: "KV cache", unit: "in use", of: (now) => now["vllm:kv_cache_usage_perc"] ?? 0, least: 0.01, show: percent },
   { title: "Output", unit: "tokens per second", of: (now, before, seconds) => rate("vllm:generation_tokens_total", now, before, seconds), least: 10, show: (value) => number(Math.round(value)) },
-  { title: "Between tokens", unit: "on average", of: (now, before) => latency(now, before), least: 1, show: milliseconds },
+  { title: "Between tokens", unit: "on average", of: (now, before) => latency(now, before), least: 1, show: (value) => (value ? milliseconds(value) : "–") },
   { title: "Forced", unit: "of the constrained tokens", of: (now, before) => share(now, before), least: 0.1, show: percent },
 ];
 
@@ -30,7 +30,7 @@ export function startEngine() {
     gauge.most = h("span", { class: "hint" });
     const id = `gauge-${gauge.title.replaceAll(" ", "-")}`;
     $("gauges").append(
-      h("section", { class: "panel gauge", "aria-labelledby": id }, h("h3", { id }, gauge.title), h("p", {}, gauge.value, " ", h("span", { class: "hint" }, gauge.unit)), gauge.plot, h("p", { class: "row spread hint" }, h("span", {}, `${SECONDS_SHOWN} s`), gauge.most)),
+      h("section", { class: "panel gauge", "aria-labelledby": id }, h("h3", { id }, gauge.title), h("p", {}, gauge.value, " ", h("span", { class: "hint" }, gauge.unit)), gauge.plot, h("p", { class: "row spread hint" }, h("span", {}, `${SECONDS_SHOWN} s ago`), gauge.most)),
     );
   }
   $("engine-pause").addEventListener("click", () => {

@@ -9,9 +9,9 @@ export function drawFit(box, text, given, fit) {
   const fits = fit.is_prefix || fit.is_complete;
   const accepted = fits ? text.length : end;
   const from = Math.min(given, accepted);
-  box.replaceChildren(
+  const parts = [
     sentence(text, accepted, fit, fits),
-    h(
+    text !== "" && h(
       "pre",
       { class: "fit" },
       h("span", { class: "given" }, text.slice(0, from)),
@@ -20,7 +20,8 @@ export function drawFit(box, text, given, fit) {
       !fits && h("del", {}, text.slice(accepted)),
     ),
     expected(fit, fits),
-  );
+  ];
+  box.replaceChildren(...parts.filter(Boolean));
 }
 
 function sentence(text, accepted, fit, fits) {

@@ -74,8 +74,9 @@ function draw() {
   drawTotals(trace);
   drawTimes();
   if (trace.length === 0) return;
-  if (selected < 0) select(0, false);
-  else if (!shown.isLive && !isChosenByUser) select(mostChanged(trace), false);
+  if (isChosenByUser) return;
+  const best = shown.isLive ? 0 : mostChanged(trace);
+  if (best !== selected) select(best, false);
 }
 
 /** The token whose probability the mask raised most: where a reader sees the most. */
