@@ -13,14 +13,13 @@ function picture(label, ...shapes) {
   );
 }
 
-/** One bar for each value. `classOf(at)` is a bar's class; a click selects. */
-export function bars(values, label, classOf, onselect) {
-  const most = Math.max(...values, 1e-9);
+/** One bar for each value, cut off above `most`. `classOf(at)` is a bar's class; a click selects. */
+export function bars(values, most, label, classOf, onselect) {
   const step = WIDTH / Math.max(values.length, 24);
   return picture(
     label,
     ...values.map((value, at) => {
-      const height = Math.max(2, (value / most) * HEIGHT);
+      const height = Math.min(HEIGHT, Math.max(2, (value / Math.max(most, 1e-9)) * HEIGHT));
       return svg("rect", {
         x: at * step + step * 0.1,
         y: HEIGHT - height,

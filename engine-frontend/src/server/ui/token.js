@@ -9,7 +9,7 @@ export function drawDetail(box, entry, at) {
     ["Before the mask", entry.is_forced ? "not computed" : percent(entry.probability)],
     ["After the mask", percent(entry.masked_probability)],
     ["Allowed tokens", number(entry.num_allowed)],
-    ["Step", entry.step_ms === null || entry.step_ms === undefined ? "–" : milliseconds(entry.step_ms)],
+    ["Since the token before", milliseconds(entry.step_ms)],
   ]);
   box.replaceChildren(
     h("p", { class: "token-name" }, h("code", {}, visible(entry.token) || "∅"), h("span", { class: "hint" }, ` token ${at + 1}, number ${entry.token_id}, ${entry.bytes.length} bytes`)),

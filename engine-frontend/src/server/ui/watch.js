@@ -144,26 +144,29 @@ function onKey(event) {
 function drawTotals(trace) {
   const forced = trace.filter((entry) => entry.is_forced).length;
   const constrained = trace.filter((entry) => entry.is_constrained).length;
-  const total = trace.reduce((sum, entry) => sum + (entry.step_ms ?? 0), 0);
+  const later = trace.slice(1).reduce((sum, entry) => sum + entry.step_ms, 0);
   const count = trace.length || 1;
   stats($("watch-totals"), [
     ["Tokens", number(trace.length)],
     ["Constrained", percent(constrained / count)],
     ["Forced", percent(forced / count)],
-    ["Time", milliseconds(total)],
-    ["Per token", milliseconds(total / count)],
+    ["First token after", milliseconds(trace[0]?.step_ms ?? 0)],
+    ["Each other", milliseconds(later / Math.max(1, count - 1))],
   ]);
 }
 
 function drawTimes() {
-  const times = shown.trace.map((entry) => entry.step_ms ?? 0);
+  const times = shown.trace.map((entry) => entry.step_ms);
   if (times.length === 0) return $("times").replaceChildren();
-  const most = Math.max(...times);
-  const middle = [...times].sort((a, b) => a - b)[Math.floor(times.length / 2)];
-  const label = `Time per token: median ${milliseconds(middle)}, most ${milliseconds(most)}`;
+  // The first step reads the prompt, and may wait for the grammar: it would dwarf all others.
+  const sampled = shown.trace.slice(1).filter((entry) => !entry.is_forced);
+  const sorted = sampled.map((entry) => entry.step_ms).sort((a, b) => a - b);
+  const most = sorted.at(-1) ?? times[0];
+  const middle = sorted[Math.floor(sorted.length / 2)] ?? times[0];
+  const label = `Behind the first token: median ${milliseconds(middle)}, most ${milliseconds(most)}`;
   const classOf = (at) => `${shown.trace[at].is_forced ? "forced" : "bar"}${at === selected ? " selected" : ""}`;
   $("times").replaceChildren(
-    bars(times, label, classOf, (at) => select(at, true)),
-    h("p", { class: "hint" }, `${label}. Forced tokens take part in another token's step.`),
+    bars(times, most, label, classOf, (at) => select(at, true)),
+    h("p", { class: "hint" }, `${label}. The first token's step reads the prompt: ${milliseconds(times[0])}. Forced tokens need no step.`),
   );
 }
