@@ -151,7 +151,7 @@ function drawTotals(trace) {
     ["Constrained", percent(constrained / count)],
     ["Forced", percent(forced / count)],
     ["First token after", milliseconds(trace[0]?.step_ms ?? 0)],
-    ["Each other", milliseconds(later / Math.max(1, count - 1))],
+    ["Each further", milliseconds(later / Math.max(1, count - 1))],
   ]);
 }
 
@@ -163,7 +163,7 @@ function drawTimes() {
   const sorted = sampled.map((entry) => entry.step_ms).sort((a, b) => a - b);
   const most = sorted.at(-1) ?? times[0];
   const middle = sorted[Math.floor(sorted.length / 2)] ?? times[0];
-  const label = `Behind the first token: median ${milliseconds(middle)}, most ${milliseconds(most)}`;
+  const label = `After the first token: median ${milliseconds(middle)}, most ${milliseconds(most)}`;
   const classOf = (at) => `${shown.trace[at].is_forced ? "forced" : "bar"}${at === selected ? " selected" : ""}`;
   $("times").replaceChildren(
     bars(times, most, label, classOf, (at) => select(at, true)),
