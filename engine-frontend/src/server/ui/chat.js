@@ -120,7 +120,7 @@ async function answer(prompt) {
       if (record) for (const choice of event.choices ?? []) answers.addTrace(record, choice.trace);
     }
     messages.push(view.message());
-    view.end(record?.trace.length && (() => watchAnswer(record)), sendResult);
+    view.end(record?.trace.length ? () => watchAnswer(record) : null, sendResult);
     announce(`Answer: ${view.spoken()}`);
   } catch (error) {
     if (error.name === "AbortError") {
@@ -301,6 +301,7 @@ function showCurl() {
   $("curl-text").value = curlCommand();
   $("curl-status").textContent = "";
   $("curl").showModal();
+  $("curl-text").scrollTop = 0;
   $("curl-copy").focus();
 }
 

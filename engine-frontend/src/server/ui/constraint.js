@@ -113,6 +113,7 @@ function show(kind) {
   $("editor-label").textContent = KINDS[kind].label ?? "";
   $("tool-choice-row").hidden = kind !== "tools";
   editor.text = constraint.text;
+  $("check").replaceChildren();
   changed();
 }
 

@@ -62,20 +62,20 @@ export const number = (value) => count.format(value);
 export function percent(value) {
   if (value === null || value === undefined) return "–";
   const hundred = value * 100;
-  if (hundred >= 99.95) return "100 %";
-  if (hundred >= 10) return `${hundred.toFixed(1)} %`;
-  if (hundred >= 0.01) return `${hundred.toPrecision(2)} %`;
-  return value === 0 ? "0 %" : "< 0.01 %";
+  if (hundred >= 99.95) return "100\u00a0%";
+  if (hundred >= 10) return `${hundred.toFixed(1)}\u00a0%`;
+  if (hundred >= 0.01) return `${hundred.toPrecision(2)}\u00a0%`;
+  return value === 0 ? "0\u00a0%" : "<\u00a00.01\u00a0%";
 }
 
 export function milliseconds(value) {
-  if (value >= 1000) return `${(value / 1000).toFixed(2)} s`;
-  return `${value >= 100 ? value.toFixed(0) : value.toFixed(value >= 10 ? 1 : 2)} ms`;
+  if (value >= 1000) return `${(value / 1000).toFixed(2)}\u00a0s`;
+  return `${value >= 100 ? value.toFixed(0) : value.toFixed(value >= 10 ? 1 : 2)}\u00a0ms`;
 }
 
 export function bytes(value) {
-  if (value < 1024) return `${value} B`;
-  return value < 1 << 20 ? `${(value / 1024).toFixed(1)} KiB` : `${(value / (1 << 20)).toFixed(1)} MiB`;
+  if (value < 1024) return `${value}\u00a0B`;
+  return value < 1 << 20 ? `${(value / 1024).toFixed(1)}\u00a0KiB` : `${(value / (1 << 20)).toFixed(1)}\u00a0MiB`;
 }
 
 /** Text with its white space made visible. */
