@@ -12,7 +12,7 @@ export function drawDetail(box, entry, at) {
     ["Since the token before", milliseconds(entry.step_ms)],
   ]);
   box.replaceChildren(
-    h("p", { class: "token-name" }, h("code", {}, visible(entry.token) || "∅"), h("span", { class: "hint" }, ` token ${at + 1}, number ${entry.token_id}, ${entry.bytes.length} bytes`)),
+    h("p", { class: "token-name" }, h("code", {}, visible(entry.token) || "∅"), h("span", { class: "hint" }, ` token ${at + 1}, number ${entry.token_id}, ${entry.bytes.length === 1 ? "1 byte" : `${entry.bytes.length} bytes`}`)),
     h("p", { class: "hint" }, summary(entry)),
     list,
     ...(entry.top.length ? [likeliest(entry)] : []),
