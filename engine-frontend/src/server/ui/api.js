@@ -47,7 +47,11 @@ async function send(path, options) {
   } catch {
     // Not JSON: a proxy's page, say. The status says enough.
   }
-  throw new ApiError(error.message ?? `The server answered with status ${response.status}.`, response.status, error.param);
+  throw new ApiError(
+    error.message ?? `The server answered with status ${response.status}.`,
+    response.status,
+    error.param,
+  );
 }
 
 const post = (path, body, signal) =>

@@ -86,7 +86,9 @@ function sendMessage(text) {
   $("welcome").hidden = true;
   $("message").value = "";
   messages.push({ role: "user", content: text });
-  $("turns").append(h("li", { class: "turn user" }, h("h3", { class: "hidden" }, "You"), h("div", { class: "words" }, text)));
+  $("turns").append(
+    h("li", { class: "turn user" }, h("h3", { class: "hidden" }, "You"), h("div", { class: "words" }, text)),
+  );
   if (error) {
     const view = new AnswerView("");
     view.fail(`The constraint: ${error.message}`, error);
@@ -157,7 +159,14 @@ function busy(isBusy) {
 function sendResult(id, result) {
   if (running) return;
   messages.push({ role: "tool", tool_call_id: id, content: result });
-  $("turns").append(h("li", { class: "turn user" }, h("h3", { class: "hidden" }, "Result of the tool"), h("div", { class: "words" }, result)));
+  $("turns").append(
+    h(
+      "li",
+      { class: "turn user" },
+      h("h3", { class: "hidden" }, "Result of the tool"),
+      h("div", { class: "words" }, result),
+    ),
+  );
   return answer("");
 }
 
@@ -172,10 +181,23 @@ class AnswerView {
     this.start = performance.now();
     this.words = h("div", { class: kind === "none" ? "words" : "words code" });
     this.thoughts = h("div", { class: "thoughts" });
-    this.thinking = h("details", { class: "thinking", open: true, hidden: true }, h("summary", {}, "Thinking"), this.thoughts);
+    this.thinking = h(
+      "details",
+      { class: "thinking", open: true, hidden: true },
+      h("summary", {}, "Thinking"),
+      this.thoughts,
+    );
     this.tools = h("div", {});
     this.notes = h("div", { class: "notes" });
-    this.item = h("li", { class: "turn answer live" }, h("h3", { class: "hidden" }, "Answer"), this.thinking, this.words, this.tools, this.notes);
+    this.item = h(
+      "li",
+      { class: "turn answer live" },
+      h("h3", { class: "hidden" }, "Answer"),
+      this.thinking,
+      this.words,
+      this.tools,
+      this.notes,
+    );
     $("turns").append(this.item);
     this.paintSoon = atMostEvery(PAINT_MS, () => this.paint());
     this.follow(true);
@@ -199,12 +221,20 @@ class AnswerView {
     this.thinking.hidden = this.reasoning === "";
     this.thoughts.textContent = this.reasoning.trim();
     this.words.textContent = this.content;
-    this.tools.replaceChildren(...this.calls.map(({ function: { name, arguments: given } }) => h("p", { class: "call" }, h("span", { class: "tag" }, "call"), h("code", {}, `${name} ${given}`))));
+    this.tools.replaceChildren(
+      ...this.calls.map(({ function: { name, arguments: given } }) =>
+        h("p", { class: "call" }, h("span", { class: "tag" }, "call"), h("code", {}, `${name} ${given}`)),
+      ),
+    );
     this.follow(isFollowed);
   }
 
   takeCall(part) {
-    const call = (this.calls[part.index] ??= { id: "", type: "function", function: { name: "", arguments: "" } });
+    const call = (this.calls[part.index] ??= {
+      id: "",
+      type: "function",
+      function: { name: "", arguments: "" },
+    });
     if (part.id) call.id = part.id;
     call.function.name += part.function?.name ?? "";
     call.function.arguments += part.function?.arguments ?? "";
@@ -215,7 +245,10 @@ class AnswerView {
   }
 
   spoken() {
-    return [this.content, ...this.calls.map((call) => `calls ${call.function.name} with ${call.function.arguments}`)].join(" ");
+    return [
+      this.content,
+      ...this.calls.map((call) => `calls ${call.function.name} with ${call.function.arguments}`),
+    ].join(" ");
   }
 
   end(watch, onResult) {
@@ -232,8 +265,16 @@ class AnswerView {
     ].filter(Boolean);
     this.settle();
     this.notes.append(
-      h("p", { class: "facts" }, facts.join(" · "), watch && " ", watch && h("button", { type: "button", class: "link", onclick: watch }, "Watch this answer")),
-      ...this.warnings.map((warning) => problem("warn", typeof warning === "string" ? warning : warning.message, null)),
+      h(
+        "p",
+        { class: "facts" },
+        facts.join(" · "),
+        watch && " ",
+        watch && h("button", { type: "button", class: "link", onclick: watch }, "Watch this answer"),
+      ),
+      ...this.warnings.map((warning) =>
+        problem("warn", typeof warning === "string" ? warning : warning.message, null),
+      ),
       ...this.calls.map((call) => resultForm(call, onResult)),
     );
     this.follow(true);
@@ -268,7 +309,11 @@ class AnswerView {
 }
 
 function resultForm(call, onResult) {
-  const input = h("input", { type: "text", "aria-label": `Result of ${call.function.name}`, placeholder: "Result of the call" });
+  const input = h("input", {
+    type: "text",
+    "aria-label": `Result of ${call.function.name}`,
+    placeholder: "Result of the call",
+  });
   return h(
     "form",
     {
@@ -292,7 +337,8 @@ function curlCommand() {
   let conversation = [...messages];
   if (typed) conversation.push({ role: "user", content: $("message").value });
   else while (conversation.at(-1)?.role === "assistant") conversation.pop();
-  if (conversation.length === 0) conversation = [{ role: "user", content: EXAMPLES.find((each) => each.kind === constraint.kind).prompt }];
+  if (conversation.length === 0)
+    conversation = [{ role: "user", content: EXAMPLES.find((each) => each.kind === constraint.kind).prompt }];
   const json = encode(body(conversation, fields), 1).replaceAll("'", "'\\''");
   return `curl ${new URL("v1/chat/completions", BASE).href} \\\n  -H 'Content-Type: application/json' \\\n  -d '${json}'`;
 }

@@ -12,7 +12,10 @@ const KINDS = {
   pattern: { label: "Regular expression", hint: "The pattern matches the whole answer." },
   choice: { label: "Choices, one a line", hint: "The answer is one of the lines." },
   grammar: { label: "Grammar in Lark, EBNF or GBNF", hint: "The answer is a sentence of the grammar." },
-  tools: { label: "Tools, as a JSON list", hint: "A call, once begun, is whole and valid under the tool's parameters." },
+  tools: {
+    label: "Tools, as a JSON list",
+    hint: "A call, once begun, is whole and valid under the tool's parameters.",
+  },
 };
 
 const PAUSE_BEFORE_CHECK_MS = 300;
@@ -42,7 +45,8 @@ class Constraint extends EventTarget {
         return { fields: { structured_outputs: { grammar: text } } };
       case "choice": {
         const choice = text.split("\n").filter((line) => line !== "");
-        if (choice.length === 0) return { error: { message: "write at least one choice", line: 1, column: 1 } };
+        if (choice.length === 0)
+          return { error: { message: "write at least one choice", line: 1, column: 1 } };
         return { fields: { structured_outputs: { choice } } };
       }
       default: {
@@ -159,7 +163,13 @@ function report(report) {
     editor.setError(place?.line ?? 0);
     box.replaceChildren(problem("bad", report.error.message, place));
   } else {
-    const size = report.num_states ? [`${number(report.num_states)} states`, bytes(report.bytes), `compiled in ${milliseconds(report.compile_ms)}`] : [];
+    const size = report.num_states
+      ? [
+          `${number(report.num_states)} states`,
+          bytes(report.bytes),
+          `compiled in ${milliseconds(report.compile_ms)}`,
+        ]
+      : [];
     box.replaceChildren(
       h("p", { class: "good" }, ["Enforced", ...size].join(" · ")),
       ...report.warnings.map((warning) => problem("warn", warning, placeInMessage(warning))),
@@ -173,7 +183,12 @@ export function problem(kind, message, place) {
   return h(
     "p",
     { class: kind },
-    place && h("button", { type: "button", class: "place", onclick: () => goTo(place) }, `Line ${place.line}${place.column ? `, column ${place.column}` : ""}`),
+    place &&
+      h(
+        "button",
+        { type: "button", class: "place", onclick: () => goTo(place) },
+        `Line ${place.line}${place.column ? `, column ${place.column}` : ""}`,
+      ),
     place && " ",
     message,
   );

@@ -21,13 +21,17 @@ function fill(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat().filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
 /** The terms and values of a description list. */
 export function stats(list, entries) {
-  list.replaceChildren(...entries.map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value))));
+  list.replaceChildren(
+    ...entries.map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value))),
+  );
 }
 
 /** Calls `action` once `wait` ms have passed without another call. */
@@ -75,7 +79,9 @@ export function milliseconds(value) {
 
 export function bytes(value) {
   if (value < 1024) return `${value}\u00a0B`;
-  return value < 1 << 20 ? `${(value / 1024).toFixed(1)}\u00a0KiB` : `${(value / (1 << 20)).toFixed(1)}\u00a0MiB`;
+  return value < 1 << 20
+    ? `${(value / 1024).toFixed(1)}\u00a0KiB`
+    : `${(value / (1 << 20)).toFixed(1)}\u00a0MiB`;
 }
 
 /** Text with its white space made visible. */

@@ -49,8 +49,14 @@ export class Editor {
 
   /** Puts the cursor at a line and column, counted from 1. */
   goTo(line, column) {
-    const before = this.text.split("\n").slice(0, line - 1).join("\n");
-    const at = Math.min(this.text.length, before.length + (line > 1 ? 1 : 0) + Math.max(0, (column ?? 1) - 1));
+    const before = this.text
+      .split("\n")
+      .slice(0, line - 1)
+      .join("\n");
+    const at = Math.min(
+      this.text.length,
+      before.length + (line > 1 ? 1 : 0) + Math.max(0, (column ?? 1) - 1),
+    );
     this.area.focus();
     this.area.setSelectionRange(at, at);
     this.area.scrollTop = Math.max(0, (line - 3) * this.lineHeight());
@@ -64,7 +70,9 @@ export class Editor {
     const lines = this.text.split("\n").length;
     this.area.rows = Math.min(MOST_ROWS, Math.max(3, lines));
     if (this.numbers.childElementCount !== lines) {
-      this.numbers.replaceChildren(...Array.from({ length: lines }, (_, at) => h("span", {}, String(at + 1))));
+      this.numbers.replaceChildren(
+        ...Array.from({ length: lines }, (_, at) => h("span", {}, String(at + 1))),
+      );
     }
     Array.from(this.numbers.children).forEach((row, at) => row.classList.toggle("bad", at + 1 === this.line));
     this.scroll();

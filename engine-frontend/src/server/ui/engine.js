@@ -8,12 +8,48 @@ const PERIOD_MS = 1000;
 const SECONDS_SHOWN = 60;
 
 const GAUGES = [
-  { title: "Running", unit: "requests", of: (now) => now["vllm:num_requests_running"] ?? 0, least: 4, show: number },
-  { title: "Waiting", unit: "requests", of: (now) => now["vllm:num_requests_waiting"] ?? 0, least: 4, show: number },
-  { title: "KV cache", unit: "in use", of: (now) => now["vllm:kv_cache_usage_perc"] ?? 0, least: 0.01, show: percent },
-  { title: "Output", unit: "tokens per second", of: (now, before, seconds) => rate("vllm:generation_tokens_total", now, before, seconds), least: 10, show: (value) => number(Math.round(value)) },
-  { title: "Between tokens", unit: "on average", of: (now, before) => latency(now, before), least: 1, show: (value) => (value ? milliseconds(value) : "–") },
-  { title: "Forced", unit: "of the constrained tokens", of: (now, before) => share(now, before), least: 0.1, show: percent },
+  {
+    title: "Running",
+    unit: "requests",
+    of: (now) => now["vllm:num_requests_running"] ?? 0,
+    least: 4,
+    show: number,
+  },
+  {
+    title: "Waiting",
+    unit: "requests",
+    of: (now) => now["vllm:num_requests_waiting"] ?? 0,
+    least: 4,
+    show: number,
+  },
+  {
+    title: "KV cache",
+    unit: "in use",
+    of: (now) => now["vllm:kv_cache_usage_perc"] ?? 0,
+    least: 0.01,
+    show: percent,
+  },
+  {
+    title: "Output",
+    unit: "tokens per second",
+    of: (now, before, seconds) => rate("vllm:generation_tokens_total", now, before, seconds),
+    least: 10,
+    show: (value) => number(Math.round(value)),
+  },
+  {
+    title: "Between tokens",
+    unit: "on average",
+    of: (now, before) => latency(now, before),
+    least: 1,
+    show: (value) => (value ? milliseconds(value) : "–"),
+  },
+  {
+    title: "Forced",
+    unit: "of the constrained tokens",
+    of: (now, before) => share(now, before),
+    least: 0.1,
+    show: percent,
+  },
 ];
 
 let timer = 0;
@@ -30,7 +66,14 @@ export function startEngine() {
     gauge.most = h("span", { class: "hint" });
     const id = `gauge-${gauge.title.replaceAll(" ", "-")}`;
     $("gauges").append(
-      h("section", { class: "panel gauge", "aria-labelledby": id }, h("h3", { id }, gauge.title), h("p", {}, gauge.value, " ", h("span", { class: "hint" }, gauge.unit)), gauge.plot, h("p", { class: "row spread hint" }, h("span", {}, `${SECONDS_SHOWN} s ago`), gauge.most)),
+      h(
+        "section",
+        { class: "panel gauge", "aria-labelledby": id },
+        h("h3", { id }, gauge.title),
+        h("p", {}, gauge.value, " ", h("span", { class: "hint" }, gauge.unit)),
+        gauge.plot,
+        h("p", { class: "row spread hint" }, h("span", {}, `${SECONDS_SHOWN} s ago`), gauge.most),
+      ),
     );
   }
   $("engine-pause").addEventListener("click", () => {
@@ -104,7 +147,14 @@ function draw(now) {
     const value = gauge.values.at(-1);
     gauge.value.textContent = gauge.show(value);
     gauge.most.textContent = `top ${gauge.show(most)}`;
-    gauge.plot.replaceChildren(line(gauge.values, SECONDS_SHOWN, most, `${gauge.title}: ${gauge.show(value)} ${gauge.unit} now, ${gauge.show(Math.max(...gauge.values))} at most in the last minute`));
+    gauge.plot.replaceChildren(
+      line(
+        gauge.values,
+        SECONDS_SHOWN,
+        most,
+        `${gauge.title}: ${gauge.show(value)} ${gauge.unit} now, ${gauge.show(Math.max(...gauge.values))} at most in the last minute`,
+      ),
+    );
   }
   before = now;
   beforeAt = at;

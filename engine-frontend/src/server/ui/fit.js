@@ -11,14 +11,15 @@ export function drawFit(box, text, given, fit) {
   const from = Math.min(given, accepted);
   const parts = [
     sentence(text, accepted, fit, fits),
-    text !== "" && h(
-      "pre",
-      { class: "fit" },
-      h("span", { class: "given" }, text.slice(0, from)),
-      h("ins", {}, text.slice(from, accepted)),
-      !fits && h("span", { class: "stop", "aria-hidden": "true" }, "▲"),
-      !fits && h("del", {}, text.slice(accepted)),
-    ),
+    text !== "" &&
+      h(
+        "pre",
+        { class: "fit" },
+        h("span", { class: "given" }, text.slice(0, from)),
+        h("ins", {}, text.slice(from, accepted)),
+        !fits && h("span", { class: "stop", "aria-hidden": "true" }, "▲"),
+        !fits && h("del", {}, text.slice(accepted)),
+      ),
     expected(fit, fits),
   ];
   box.replaceChildren(...parts.filter(Boolean));
@@ -28,7 +29,10 @@ function sentence(text, accepted, fit, fits) {
   if (fit.is_complete) return h("p", { class: "good" }, "A whole answer: it may end here.");
   if (fits) return h("p", { class: "good" }, "It fits so far. More must follow.");
   const { line, column } = placeAt(text, accepted);
-  const next = accepted < text.length ? `“${Array.from(text.slice(accepted))[0].replace("\n", "⏎")}” can't follow` : "it can't end";
+  const next =
+    accepted < text.length
+      ? `“${Array.from(text.slice(accepted))[0].replace("\n", "⏎")}” can't follow`
+      : "it can't end";
   return h("p", { class: "bad" }, `It stops fitting at line ${line}, column ${column}: ${next}.`);
 }
 

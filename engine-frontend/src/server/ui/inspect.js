@@ -17,7 +17,9 @@ function draw() {
   const box = $("report");
   const report = constraint.report;
   if (constraint.kind === "none") {
-    box.replaceChildren(h("p", { class: "hint" }, "No constraint: everything is allowed. Choose a kind to see more."));
+    box.replaceChildren(
+      h("p", { class: "hint" }, "No constraint: everything is allowed. Choose a kind to see more."),
+    );
     return;
   }
   if (!report) {
@@ -26,7 +28,11 @@ function draw() {
   }
   if (report.error) {
     box.replaceChildren(
-      h("p", { class: "bad" }, report.failed ? "It could not be checked." : "It is refused: a request with it gets status 400."),
+      h(
+        "p",
+        { class: "bad" },
+        report.failed ? "It could not be checked." : "It is refused: a request with it gets status 400.",
+      ),
       h("p", {}, report.error.message),
     );
     return;
@@ -42,7 +48,16 @@ function draw() {
     h("p", { class: "good" }, "All of it is enforced in every answer."),
     ...report.warnings.map((warning) => problem("warn", warning, null)),
     list,
-    ...(report.keywords?.length ? [h("h3", {}, "Enforced"), h("ul", { class: "words-list" }, ...report.keywords.map((word) => h("li", {}, h("code", {}, word))))] : []),
+    ...(report.keywords?.length
+      ? [
+          h("h3", {}, "Enforced"),
+          h(
+            "ul",
+            { class: "words-list" },
+            ...report.keywords.map((word) => h("li", {}, h("code", {}, word))),
+          ),
+        ]
+      : []),
     ...text("The shortest answer", report.shortest),
     ...text("A sample", report.sample),
   );
@@ -51,7 +66,10 @@ function draw() {
 function text(title, value) {
   if (value === null || value === undefined) return [];
   const use = h("button", { type: "button", class: "link", onclick: () => use_(value) }, "Test it");
-  return [h("h3", {}, title, " ", use), h("pre", { class: "fit" }, value === "" ? "(the empty text)" : value)];
+  return [
+    h("h3", {}, title, " ", use),
+    h("pre", { class: "fit" }, value === "" ? "(the empty text)" : value),
+  ];
 }
 
 function use_(value) {

@@ -8,7 +8,13 @@ const HEIGHT = 100;
 function picture(label, ...shapes) {
   return svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label, class: "picture" },
+    {
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": label,
+      class: "picture",
+    },
     ...shapes,
   );
 }
@@ -36,12 +42,18 @@ export function bars(values, most, label, classOf, onselect) {
 export function line(values, places, most, label) {
   const step = WIDTH / (places - 1);
   const start = places - values.length;
-  const points = values.map((value, at) => [(start + at) * step, HEIGHT - 2 - (Math.min(value, most) / most) * (HEIGHT - 4)]);
+  const points = values.map((value, at) => [
+    (start + at) * step,
+    HEIGHT - 2 - (Math.min(value, most) / most) * (HEIGHT - 4),
+  ]);
   const path = points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
   if (points.length === 0) return picture(label);
   return picture(
     label,
-    svg("polygon", { points: `${points[0][0].toFixed(1)},${HEIGHT} ${path} ${WIDTH},${HEIGHT}`, class: "area" }),
+    svg("polygon", {
+      points: `${points[0][0].toFixed(1)},${HEIGHT} ${path} ${WIDTH},${HEIGHT}`,
+      class: "area",
+    }),
     svg("polyline", { points: path, class: "line" }),
   );
 }

@@ -14,8 +14,14 @@ let isChosenByUser = false;
 
 export function startWatch(runExample) {
   $("watch-example").addEventListener("click", runExample);
-  $("watch-answer").addEventListener("change", (event) => showAnswer(answers.list[Number(event.target.value)]));
-  $("watch-colour").addEventListener("change", () => $("tokens").querySelectorAll("[role=option]").forEach((chip, at) => colour(chip, shown.trace[at])));
+  $("watch-answer").addEventListener("change", (event) =>
+    showAnswer(answers.list[Number(event.target.value)]),
+  );
+  $("watch-colour").addEventListener("change", () =>
+    $("tokens")
+      .querySelectorAll("[role=option]")
+      .forEach((chip, at) => colour(chip, shown.trace[at])),
+  );
   $("tokens").addEventListener("keydown", onKey);
   $("tokens").addEventListener("click", (event) => {
     const chip = event.target.closest("[role=option]");
@@ -43,7 +49,13 @@ export function showAnswer(answer) {
   $("watch-empty").hidden = true;
   $("watch-body").hidden = false;
   $("watch-answer").replaceChildren(
-    ...answers.list.map((each, at) => h("option", { value: at }, `${at + 1}. ${each.prompt.split("\n").at(-1) || "after a tool's result"}`.slice(0, 80))),
+    ...answers.list.map((each, at) =>
+      h(
+        "option",
+        { value: at },
+        `${at + 1}. ${each.prompt.split("\n").at(-1) || "after a tool's result"}`.slice(0, 80),
+      ),
+    ),
   );
   $("watch-answer").value = String(answers.list.indexOf(answer));
   $("tokens").replaceChildren();
@@ -88,7 +100,15 @@ function mostChanged(trace) {
 function makeChip(entry, at) {
   const chip = h(
     "span",
-    { role: "option", id: `token-${at}`, class: "chip", tabindex: -1, "aria-selected": "false", "data-at": at, "aria-label": spoken(entry) },
+    {
+      role: "option",
+      id: `token-${at}`,
+      class: "chip",
+      tabindex: -1,
+      "aria-selected": "false",
+      "data-at": at,
+      "aria-label": spoken(entry),
+    },
     visible(entry.token) || "∅",
   );
   colour(chip, entry);
@@ -96,7 +116,10 @@ function makeChip(entry, at) {
 }
 
 function spoken(entry) {
-  const token = entry.token.trim() === "" ? visible(entry.token).replaceAll("·", "space ").replaceAll("⏎", "line break ") || "end" : entry.token;
+  const token =
+    entry.token.trim() === ""
+      ? visible(entry.token).replaceAll("·", "space ").replaceAll("⏎", "line break ") || "end"
+      : entry.token;
   if (entry.is_forced) return `${token}, forced`;
   const before = `${token}, ${percent(entry.probability)}`;
   if (!entry.is_constrained) return before;
@@ -112,7 +135,9 @@ const LEVELS = [0.1, 0.4, 0.7, 0.9];
 function colour(chip, entry) {
   const value = entry[$("watch-colour").value] ?? 1;
   const level = LEVELS.filter((least) => value >= least).length;
-  chip.className = entry.is_forced ? "chip forced" : `chip p${level}${isOverruled(entry) ? " overruled" : ""}`;
+  chip.className = entry.is_forced
+    ? "chip forced"
+    : `chip p${level}${isOverruled(entry) ? " overruled" : ""}`;
 }
 
 function select(at, isByUser) {
@@ -135,7 +160,14 @@ function select(at, isByUser) {
 
 function onKey(event) {
   const last = shown.trace.length - 1;
-  const to = { ArrowRight: selected + 1, ArrowDown: selected + 1, ArrowLeft: selected - 1, ArrowUp: selected - 1, Home: 0, End: last }[event.key];
+  const to = {
+    ArrowRight: selected + 1,
+    ArrowDown: selected + 1,
+    ArrowLeft: selected - 1,
+    ArrowUp: selected - 1,
+    Home: 0,
+    End: last,
+  }[event.key];
   if (to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
   select(Math.max(0, Math.min(last, to)), true);
@@ -164,9 +196,14 @@ function drawTimes() {
   const most = sorted.at(-1) ?? times[0];
   const middle = sorted[Math.floor(sorted.length / 2)] ?? times[0];
   const label = `After the first token: median ${milliseconds(middle)}, most ${milliseconds(most)}`;
-  const classOf = (at) => `${shown.trace[at].is_forced ? "forced" : "bar"}${at === selected ? " selected" : ""}`;
+  const classOf = (at) =>
+    `${shown.trace[at].is_forced ? "forced" : "bar"}${at === selected ? " selected" : ""}`;
   $("times").replaceChildren(
     bars(times, most, label, classOf, (at) => select(at, true)),
-    h("p", { class: "hint" }, `${label}. The first token's step reads the prompt: ${milliseconds(times[0])}. Forced tokens need no step.`),
+    h(
+      "p",
+      { class: "hint" },
+      `${label}. The first token's step reads the prompt: ${milliseconds(times[0])}. Forced tokens need no step.`,
+    ),
   );
 }

@@ -18,12 +18,16 @@ const ask = debounce(async (answer, at) => {
   const box = $("whynot-result");
   const isConstrained = answer.trace.some((entry) => entry.is_constrained);
   if (!isConstrained) {
-    box.replaceChildren(h("p", { class: "hint" }, "This answer had no constraint: anything might have followed."));
+    box.replaceChildren(
+      h("p", { class: "hint" }, "This answer had no constraint: anything might have followed."),
+    );
     return;
   }
   const start = startOfAnswer(answer.trace);
   if (at < start) {
-    box.replaceChildren(h("p", { class: "hint" }, "No constraint was in force at this token: anything might have followed."));
+    box.replaceChildren(
+      h("p", { class: "hint" }, "No constraint was in force at this token: anything might have followed."),
+    );
     return;
   }
   const before = textOf(answer.trace.slice(start, at));
