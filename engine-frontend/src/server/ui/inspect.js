@@ -31,7 +31,7 @@ function draw() {
       h(
         "p",
         { class: "bad" },
-        report.failed ? "It could not be checked." : "It is refused: a request with it gets status 400.",
+        wasGivenUp(report) ? "It could not be checked." : "It is refused: a request with it gets status 400.",
       ),
       h("p", {}, report.error.message),
     );
@@ -62,6 +62,10 @@ function draw() {
     ...text("A sample", report.sample),
   );
 }
+
+/** True if the check failed or gave up: that says nothing of a request with the constraint. */
+const wasGivenUp = ({ failed, error }) =>
+  failed || /too large to be checked|too long to find for a check/.test(error.message);
 
 function text(title, value) {
   if (value === null || value === undefined) return [];
