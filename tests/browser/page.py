@@ -272,6 +272,15 @@ def why_not(open_page):
     expect(result.locator(".expected")).to_contain_text("i")
     page.get_by_label("Text in place of the selected token").fill("positive")
     expect(result).to_contain_text("A whole answer")
+    # Thinking is free, and no part of the text that the constraint holds for.
+    visit.example("Thinking first")
+    visit.view("Watch")
+    page.locator("#tokens [role=option]").first.click()
+    expect(result).to_contain_text("No constraint was in force at this token")
+    page.locator("#tokens [role=option]", has_text="</think>").click()
+    page.keyboard.press("ArrowRight")
+    page.get_by_label("Text in place of the selected token").fill("9.7")
+    expect(result.locator("ins")).to_have_text("9.")
 
 
 def the_constraint_is_explained(open_page):

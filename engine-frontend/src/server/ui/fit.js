@@ -1,6 +1,6 @@
 // How far a text fits a constraint, as `/formwork/v1/check` says it.
 
-import { h } from "./dom.js";
+import { h, visible } from "./dom.js";
 import { placeAt } from "./json_places.js";
 
 /** Draws the answer about `text`, whose first `given` UTF-16 units were written by the model. */
@@ -36,12 +36,21 @@ function sentence(text, accepted, fit, fits) {
   return h("p", { class: "bad" }, `It stops fitting at line ${line}, column ${column}: ${next}.`);
 }
 
+/** A text in quotes without them, as code; all else as words. */
+function described(what) {
+  try {
+    return h("code", {}, visible(JSON.parse(what)));
+  } catch {
+    return what;
+  }
+}
+
 function expected(fit, fits) {
   if (fit.expected.length === 0) return null;
   return h(
     "div",
     { class: "expected" },
     h("span", {}, fits ? "May follow: " : "Expected: "),
-    h("ul", {}, ...fit.expected.map((what) => h("li", {}, h("code", {}, what)))),
+    h("ul", {}, ...fit.expected.map((what) => h("li", {}, described(what)))),
   );
 }

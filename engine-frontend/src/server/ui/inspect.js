@@ -59,7 +59,7 @@ function draw() {
         ]
       : []),
     ...text("The shortest answer", report.shortest),
-    ...text("A sample", report.sample),
+    ...text("A sample", report.sample === report.shortest ? null : report.sample),
   );
 }
 
