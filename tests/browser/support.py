@@ -31,7 +31,7 @@ def browser():
             # Without a sandbox of its own: containers often forbid it, and only our own page is opened.
             chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         except Error as error:
-            print(f"no browser tests: Chromium doesn't start: {error.message}", file=sys.stderr)
+            print(f"no browser tests: Chromium doesn't start: {error.message.splitlines()[0]}", file=sys.stderr)
             sys.exit(NO_BROWSER)
         yield chromium
         chromium.close()
