@@ -41,7 +41,25 @@ macro_rules! ui_file {
 const INDEX: UiFile = ui_file!("index.html", HTML);
 
 /// What the page loads. A file of the folder that isn't here doesn't exist for it; a test tells.
-const FILES: &[UiFile] = &[ui_file!("app.js", SCRIPT), ui_file!("style.css", STYLE)];
+const FILES: &[UiFile] = &[
+    ui_file!("answers.js", SCRIPT),
+    ui_file!("api.js", SCRIPT),
+    ui_file!("app.js", SCRIPT),
+    ui_file!("chat.js", SCRIPT),
+    ui_file!("constraint.js", SCRIPT),
+    ui_file!("dom.js", SCRIPT),
+    ui_file!("editor.js", SCRIPT),
+    ui_file!("engine.js", SCRIPT),
+    ui_file!("examples.js", SCRIPT),
+    ui_file!("fit.js", SCRIPT),
+    ui_file!("inspect.js", SCRIPT),
+    ui_file!("json_places.js", SCRIPT),
+    ui_file!("plot.js", SCRIPT),
+    ui_file!("style.css", STYLE),
+    ui_file!("token.js", SCRIPT),
+    ui_file!("watch.js", SCRIPT),
+    ui_file!("whynot.js", SCRIPT),
+];
 
 /// A file of the page.
 struct UiFile {
