@@ -15,6 +15,7 @@ import pathlib
 import time
 
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
@@ -93,6 +94,7 @@ class Run:
     def compile(self):
         """Compiles one layer (all share its code) and the head. Where that fails, PyTorch runs what it can't compile as it is."""
         torch._dynamo.config.suppress_errors = True
+        torch._dynamo.config.cache_size_limit = 64
         torch.set_float32_matmul_precision("high")
         for layer in self.model.model.layers:
             layer.compile(dynamic=False)

@@ -76,16 +76,20 @@ def make(source: Source) -> Sample:
         return source.invent(invented.name) if source.chance(0.5) else source.value(values)
 
     first, last, company = part(FIRST_NAMES + more.FIRST), part(LAST_NAMES + ASCII_LAST), part(COMPANIES + LAST_NAMES)
+    parts = [company]
+    if not source.held_out and source.chance(0.1):  # two words become one
+        parts.append(part(COMPANIES))
+        company = " ".join(parts)
     plain = source.chance(0.35)
     tld = "com" if plain else source.choice(["com", "com", "com", "org", "net", "io", "de"])
     if source.held_out_templates or source.chance(0.35):
         prompt = source.template(PLAIN_PROMPTS if plain else PROMPTS).format(name=f"{first} {last}", company=company, tld=tld)
     else:
         prompt = composed(source, f"{first} {last}", company, None if plain else tld)
-    answer = f"{first}.{last}@{company}.{tld}".lower()
+    answer = f"{first}.{last}@{''.join(parts)}.{tld}".lower()
     if not plain and source.chance(0.25):
         prompt += " Example result: alan.turing@enigma.com"
-    return Sample("email", ask(prompt), answer, lowered=[first, last, company],
+    return Sample("email", ask(prompt), answer, lowered=[first, last, *parts],
                   facts={"thought": "First name, dot, last name, then the company."})
 
 

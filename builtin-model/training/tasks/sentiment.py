@@ -231,12 +231,16 @@ def review(source: Source, positive: bool) -> str:
     if source.chance(0.08) and parts[-1][-1] not in "!?":
         parts[-1] = f"{parts[-1]}, {source.choice(CLOSERS)}"
     joiner = source.choice((". ", ". ", ". ", "! ", ", ", " and ", "; ", "... ", " - ")) if len(parts) == 2 else ". "
+    if source.chance(0.07):  # words that nobody knows must not matter
+        words = parts[0].split(" ")
+        words.insert(source.integer(0, len(words)), source.invent(source.choice((invented.word, invented.name))))
+        parts[0] = " ".join(words)
     text = parts[0]
     for part in parts[1:]:
         text = f"{text} {part}" if text[-1] in "!?" else text + joiner + part
     if source.chance(0.22):
         text = source.choice(NEUTRAL_LEADS).format(
-            review=text, neutral=source.value(domain["neutral"]), neutral2=source.value(domain["neutral"]), name=source.value(FIRST_NAMES),
+            review=text, neutral=source.choice(domain["neutral"]), neutral2=source.choice(domain["neutral"]), name=source.value(FIRST_NAMES),
             brand=source.value(COMPANIES), city=source.value(CITIES))
     return finished(source, text)
 
