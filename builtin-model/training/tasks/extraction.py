@@ -54,6 +54,8 @@ KEY_PROMPTS = Templates(
 )
 
 
+STATUSES = "shipped pending cancelled delivered paid open closed processing returned confirmed overdue delayed".split()
+
 # Parts of which training's own prompts are put together.
 TAKE = ["Extract", "Get", "Pull out", "Find", "Give me", "Return", "Take", "Collect", "I need", "Write down", "Fill in", "Please extract", "Can you extract", "Pick out", "Read off", "Show me", "Output", "List", "Identify", "Retrieve", "Please return", "I want"]
 THE_FIELDS = ["{k}", "{k}", "{k}", "the {k}", "the fields {k}", "the following fields: {k}", "these fields: {k}", "the values of {k}", "the keys {k}", "the attributes {k}"]
@@ -143,6 +145,11 @@ def portrait_facts(source: Source) -> tuple[str, dict, dict]:
             types[key] = {"type": source.choice(("number", "integer")) if kind == "integer" else "number" if kind == "number" else kind}
             if kind == "integer" and source.chance(0.8):
                 types[key] = {"type": "integer"}
+            if kind == "strings":
+                types[key] = {"type": "array", "items": {"type": "string"}}
+            if key in ("status", "state", "order_status") and source.chance(0.4):
+                others = source.sample([status for status in STATUSES if status != value], source.integer(1, 4)) + [value]
+                types[key] = {"type": "string", "enum": source.sample(others, len(others))}
             values[key] = value
     return text, types, values
 

@@ -9,6 +9,7 @@ from typing import Callable
 import invented
 from source import Source
 from tasks import values as plain
+from tasks.english import listing
 from tasks.values import either, listed, made, title, whole
 from words import more
 from words.people import FIRST_NAMES, JOBS, LAST_NAMES
@@ -59,6 +60,15 @@ def phone(source: Source) -> str:
     return (f"{r.randint(200, 999)}-{r.randint(200, 999)}-{r.randint(0, 9999):04}", f"({r.randint(200, 999)}) {r.randint(200, 999)}-{r.randint(0, 9999):04}", f"+{r.randint(1, 99)} {r.randint(100, 999)} {r.randint(100000, 999999)}", f"0{r.randint(100, 999)} {r.randint(10000, 999999)}")[r.randrange(4)]
 
 
+def email(source: Source) -> str:
+    """An address of one of several makes."""
+    def make(r):
+        word, firm = invented.word(r), invented.word(r)
+        local = (f"{word}.{invented.word(r)}", f"{word}.{invented.word(r)}", word, f"{word}{r.randint(1, 99)}", f"{word}_{invented.word(r)}", r.choice(("info", "sales", "contact", "office", "support")), f"{word[0]}.{invented.word(r)}", f"{r.choice(FIRST_NAMES + more.FIRST)}.{r.choice(LAST_NAMES)}".lower())[r.randrange(8)]
+        return f"{local}@{r.choice((firm, firm, firm, 'example', 'mail', 'web', firm + '-' + invented.word(r)))}.{r.choice(('com', 'com', 'org', 'net', 'io', 'de', 'co.uk', 'edu', 'fr'))}"
+    return source.invent(make)
+
+
 def price(source: Source):
     return source.integer(1, 2000) if source.chance(0.3) else plain.price(source)
 
@@ -103,7 +113,7 @@ JOB = A("job profession occupation job job_title role position work", "string", 
         "a {v}; the {v}; working as a {v}; a {v} by profession; who works as a {v}; our new {v}; an experienced {v}", "the {v}; our {v}; my friend the {v}; as a {v}, ; {v}", "{Q} profession is {v}.; {P} is a {v}.; By profession {p} is a {v}.; Job: {v}.; {Q} business card says {v}.")
 COMPANY = A("company employer company firm organization works_at workplace", "string", company, "works at {v}; works for {v}; is employed by {v}; joined {v} last spring; started at {v}; has a job at {v}; runs {v}; left {v} in June; founded {v}; represents {v}", "of {v}; from {v}; who works for {v}; employed at {v}; who joined {v}; the head of {v}; working for {v}",
             "", "{Q} employer is {v}.; {P} works for {v}.; The company is {v}.; {v} hired {n}.; {v} pays {q} salary.")
-EMAIL = A("email email e_mail mail email_address contact", "string", made(invented.email), "can be reached at {v}; uses the address {v}; writes from {v}; has the email {v}; gave us the address {v}", "email {v}; {v}; reachable at {v}; who can be reached at {v}", "", "{Q} email is {v}.; Write to {v}.; Email: {v}.; Mails go to {v}.; Contact: {v}.; Send it to {v}.; {Q} e-mail address is {v}.")
+EMAIL = A("email email e_mail mail email_address contact", "string", email, "can be reached at {v}; uses the address {v}; writes from {v}; has the email {v}; gave us the address {v}", "email {v}; {v}; reachable at {v}; who can be reached at {v}", "", "{Q} email is {v}.; Write to {v}.; Email: {v}.; Mails go to {v}.; Contact: {v}.; Send it to {v}.; {Q} e-mail address is {v}.")
 PHONE = A("phone phone_number phone telephone tel number mobile", "string", phone, "can be called at {v}; has the number {v}; answers the phone at {v}; is reachable under {v}; can be reached on {v}", "phone {v}; tel. {v}; reachable at {v}", "", "{Q} phone number is {v}.; Call {v}.; Phone: {v}.; The number is {v}.; Call {n} on {v}.; {Q} number: {v}.; Tel: {v}.")
 HOBBY = A("hobby hobby interest pastime favorite_hobby", "string", either(0.9, listed(more.PASTIMES), made(invented.word)), "likes {v}; loves {v}; enjoys {v}; spends {q} weekends with {v}; is fond of {v}; is crazy about {v}; took up {v}", "a fan of {v}; keen on {v}; who loves {v}", "", "{Q} hobby is {v}.; {Q} favourite pastime is {v}.; In {q} free time {p} enjoys {v}.; Hobby: {v}.")
 LANGUAGE = A("language language native_language speaks", "string", listed(more.LANGUAGES), "speaks {v}; is fluent in {v}; teaches {v}; learned {v} at school", "who speaks {v}", "", "{Q} language is {v}.; At home they speak {v}.")
@@ -149,6 +159,11 @@ MINUTES = A("minutes cooking_time time_minutes duration duration_minutes", "inte
 SERVINGS = A("servings serves portions people", "integer", whole(1, 12), "serves {v}; is enough for {v} people; makes {v} portions; feeds {v}", "for {v} people; enough for {v}", "", "Servings: {v}.; It is enough for {v}.")
 NUMBER = A("number id order_number reference code id", "string", made(invented.code), "has the number {v}; is registered under {v}; carries the code {v}; is filed as {v}", "number {v}; no. {v}; reference {v}", "", "The number is {v}.; Reference: {v}.; Its code is {v}.; ID: {v}.")
 
+HOBBIES = A("hobbies interests hobbies likes", "strings", plain.several(listed(more.PASTIMES)), "likes {v}; loves {v}; enjoys {v}; is into {v}; spends {q} free time on {v}", "a fan of {v}", "", "{Q} hobbies are {v}.; Hobbies: {v}.; {Q} interests: {v}.")
+LANGUAGES = A("languages spoken_languages languages", "strings", plain.several(listed(more.LANGUAGES)), "speaks {v}; is fluent in {v}; knows {v}", "who speaks {v}", "", "{Q} languages are {v}.; Languages: {v}.")
+INGREDIENTS = A("ingredients ingredients items", "strings", plain.several(plain.word_or(FOODS)), "needs {v}; is made with {v}; contains {v}; is made from {v}", "with {v}", "", "You need {v}.; Ingredients: {v}.; Take {v}.; The ingredients are {v}.")
+GENRES = A("genres tags genres", "strings", plain.several(listed(more.GENRES)), "mixes {v}; is a blend of {v}", "", "", "The genres are {v}.; Genres: {v}.; Tags: {v}.")
+
 PEOPLE_KEYS = "name name name name full_name person person_name"
 # kind: (keys of the name, values of the name, whether it is a person, ways to bring it in, aspects). An introduction is a whole sentence
 # or ends in the name, so that asides and clauses can follow.
@@ -157,13 +172,13 @@ KINDS = {
                ["{n}", "{n}", "{n}", "{n}", "{n}", "My friend {n}", "Our neighbour {n}", "My colleague {n}", "Meet {n}", "This is {n}", "I met {n}", "Yesterday I talked to {n}", "Let me introduce {n}", "The winner is {n}", "My name is {n}", "I am {n}", "We hired {n}",
                 "Please welcome {n}", "Her brother {n}", "Have you heard of {n}", "A letter came from {n}", "We interviewed {n}", "Our guest today was {n}", "The police are looking for {n}", "There is a new student called {n}", "She is called {n}", "His name is {n}", "A man named {n}",
                 "A woman called {n}", "I got a call from {n}", "The patient is {n}", "My cousin {n}", "Dr. Smith spoke to {n}", "The applicant, {n}"],
-               [AGE, AGE, AGE, AGE, CITY, CITY, CITY, JOB, JOB, JOB, COMPANY, COMPANY, EMAIL, PHONE, HOBBY, COUNTRY, LANGUAGE, SUBJECT, DEPARTMENT, SALARY, BIRTHDAY, ADDRESS, CHILDREN, EXPERIENCE]),
+               [AGE, AGE, AGE, AGE, CITY, CITY, CITY, JOB, JOB, JOB, COMPANY, COMPANY, EMAIL, PHONE, HOBBY, COUNTRY, LANGUAGE, SUBJECT, DEPARTMENT, SALARY, BIRTHDAY, ADDRESS, CHILDREN, EXPERIENCE, HOBBIES, LANGUAGES]),
     "product": ("product name item product article product_name", thing, False,
                 ["The {n}", "The {n}", "The {n}", "Our new {n}", "This {n}", "I bought a {n}", "We sell a {n}", "For sale: a {n}", "A {n}", "I would like to order a {n}", "On Monday we got a {n}", "He was looking at a {n}", "I am selling my {n}", "New in the shop: the {n}"],
                 [PRICE, PRICE, PRICE, COLOR, COLOR, BRAND, BRAND, QUANTITY, QUANTITY, WEIGHT, MATERIAL, RATING, NUMBER]),
     "book": ("title title name book", title, False,
              ["{n}", "{n}", "The book {n}", "The film {n}", "I am reading {n}", "Last night we watched {n}", "My favourite is {n}", "The novel {n}", "I borrowed {n}", "You should try {n}", "The library has {n}"],
-             [AUTHOR, AUTHOR, YEAR, YEAR, GENRE, PAGES, PRICE, RATING, LANGUAGE]),
+             [AUTHOR, AUTHOR, YEAR, YEAR, GENRE, PAGES, PRICE, RATING, LANGUAGE, GENRES]),
     "event": ("event name title event event_name", title, False,
               ["{n}", "{n}", "The festival {n}", "You are invited to {n}", "The meeting {n}", "Don't miss {n}", "We are planning {n}", "The conference {n}", "Join us for {n}", "The workshop {n}"],
               [DATE, DATE, DATE, TIME, TIME, PLACE, PLACE, GUESTS, HOST, PRICE]),
@@ -177,7 +192,7 @@ KINDS = {
     "company": ("company name company_name firm", company, False, ["{n}", "{n}", "{n}", "The company {n}", "I applied at {n}", "My father works for {n}", "The start-up {n}"], [CITY, FOUNDED, FOUNDED, EMPLOYEES, EMPLOYEES, CEO, CEO, INDUSTRY, PHONE, EMAIL]),
     "house": ("address street address", address, False, ["{n}", "The flat at {n}", "The house at {n}", "For rent: {n}", "We looked at {n}"], [ROOMS, ROOMS, AREA, AREA, PRICE, CITY, OWNER]),
     "recipe": ("dish name recipe dish", lambda s: f"{s.choice(FOODS) if s.chance(0.7) else s.invent(invented.word)} {s.choice(('soup', 'cake', 'pie', 'salad', 'curry', 'stew', 'bread', 'pasta', 'tart'))}", False,
-               ["The {n}", "My {n}", "Grandma's {n}", "Today we cook a {n}", "The recipe for {n}"], [MINUTES, MINUTES, SERVINGS, SERVINGS, PRICE, RATING]),
+               ["The {n}", "My {n}", "Grandma's {n}", "Today we cook a {n}", "The recipe for {n}"], [INGREDIENTS, INGREDIENTS, MINUTES, MINUTES, SERVINGS, SERVINGS, PRICE, RATING]),
 }
 
 FILLERS = ["It was raining all day.", "The meeting lasted for two hours.", "I had almost forgotten to write.", "More about that later.", "Thank you for your message.", "We were all a little tired.", "I hope this helps.", "That is all I know.", "The weather was fine.",
@@ -188,6 +203,8 @@ OTHERS = ["{o} was there as well.", "{o} is an old friend.", "{o} told me so.", 
 
 
 def spoken(source: Source, aspect: Aspect, value) -> str:
+    if isinstance(value, list):
+        return listing(value) if source.chance(0.8) else ", ".join(value)
     if isinstance(value, int) and value >= 1000 and "year" not in " ".join(aspect.keys) and source.chance(0.25):
         return f"{value:,}"
     if aspect.kind == "number" or aspect.money:

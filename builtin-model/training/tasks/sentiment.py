@@ -131,7 +131,7 @@ NEUTRAL_LEADS = ["{neutral}. {review}", "{neutral}. {review}", "{review}. {neutr
                  "I got it from {brand}. {review}", "we were in {city}. {review}", "{brand}, {city}. {review}", "{name} told me about it. {review}", "bought it from {brand}. {review}", "my friend {name} came along. {review}"]
 PLAIN = re.compile(r"^(a|an|the|not|no|very|way|worth|well|hard|nothing|better|worse|one|two|ten|zero|five|surprisingly|pretty|rather|quite|really|good value|second|easy|spot|out|beyond|below|pure|great fun|too|run|rock|mediocre|so|salty|badly|poorly)\b")
 GOOD_WORDS = [x for x in PRAISING_ADJECTIVES if not PLAIN.match(x)]
-BAD_WORDS = [x for x in CONDEMNING_ADJECTIVES if not PLAIN.match(x)]
+BAD_WORDS = [x for x in CONDEMNING_ADJECTIVES if not PLAIN.match(x) and x != "cheap"]  # "not cheap" is no praise
 
 
 def article_free(thing: str) -> str:
