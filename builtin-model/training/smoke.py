@@ -27,6 +27,7 @@ def main():
     arguments.add_argument("--device", default="cuda")
     options = arguments.parse_args()
     options.folder, options.compile, options.minutes, options.cases = pathlib.Path(tempfile.mkdtemp()), True, 0.2, 16
+    options.begin_with = []
     options.tokenizer = pathlib.Path(__file__).parent.parent / "model" / "tokenizer.json"
     began = time.monotonic()
     print("torch", torch.__version__, "python", sys.version.split()[0])

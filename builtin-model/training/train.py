@@ -17,7 +17,7 @@ import time
 import torch
 import torch._dynamo
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 import mixture
@@ -60,6 +60,9 @@ class Run:
         newest = self.folder / "checkpoint.pt"
         if newest.exists():
             self.restore(torch.load(newest, weights_only=True, map_location=self.device))
+        elif options.begin_with:
+            weights = {name: weight.float() for file in options.begin_with for name, weight in load_file(file).items()}
+            self.model.load_state_dict(weights)
         self.lives += 1
 
     def restore(self, state: dict):
@@ -158,7 +161,20 @@ class Run:
                 kept_at = time.monotonic()
         reservoir.close()
         self.save()
+        if self.options.out:
+            self.save_whole_weights()
         self.report(encoder)
+
+    def save_whole_weights(self):
+        """The weights in float32 in two files of like size, for going on from them (`--begin-with`)."""
+        weights = {name: weight.detach().cpu().contiguous() for name, weight in sorted(self.model.state_dict().items())}
+        halves, sizes = ({}, {}), [0, 0]
+        for name, weight in sorted(weights.items(), key=lambda pair: -pair[1].numel()):
+            smaller = sizes[0] > sizes[1]
+            halves[smaller][name] = weight
+            sizes[smaller] += weight.numel()
+        for number, half in enumerate(halves):
+            save_file(half, self.options.out / f"float32-{number + 1}.safetensors", metadata={"format": "pt"})
 
     def report(self, encoder: Encoder):
         """Every task on held-out values and wordings, and on held-out values in the training's wordings."""
@@ -191,6 +207,7 @@ def main():
     arguments.add_argument("--compile", action="store_true", help="compile the network first")
     arguments.add_argument("--cases", type=int, default=256, help="cases a task in the measurement at the end")
     arguments.add_argument("--out", type=pathlib.Path)
+    arguments.add_argument("--begin-with", type=pathlib.Path, nargs="+", default=[], help="weights (safetensors) to begin a new run with")
     arguments.add_argument("--tokenizer", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent / "model" / "tokenizer.json")
     options = arguments.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
