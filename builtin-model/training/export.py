@@ -1,4 +1,4 @@
-"""Writes a checkpoint as a Hugging Face model folder.
+"""Writes a checkpoint, or the `model.safetensors` of a run's OUT folder, as a Hugging Face model folder.
 
 usage: python export.py CHECKPOINT [OUT_FOLDER]
 
@@ -9,7 +9,7 @@ import json
 import pathlib
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from encode import TEMPLATE_PATH
@@ -21,13 +21,16 @@ def write_json(path: pathlib.Path, value):
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def bf16_weights(state: dict) -> dict:
+    return {name: weight.to(torch.bfloat16).cpu().contiguous() for name, weight in sorted(state.items())}
+
+
 def export(checkpoint: pathlib.Path, out: pathlib.Path):
     tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
     end_of_text, end_of_turn = tokenizer.token_to_id("<|endoftext|>"), tokenizer.token_to_id("<|im_end|>")
     shape = Shape()
-    state = torch.load(checkpoint, weights_only=True)["model"]
-    weights = {name: weight.to(torch.bfloat16).contiguous() for name, weight in sorted(state.items())}
-    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    state = load_file(checkpoint) if checkpoint.suffix == ".safetensors" else torch.load(checkpoint, weights_only=True, map_location="cpu")["model"]
+    save_file(bf16_weights(state), out / "model.safetensors", metadata={"format": "pt"})
     (out / "model.safetensors").chmod(0o644)
     write_json(out / "config.json", shape.hugging_face_config(end_of_turn, end_of_text))
     write_json(out / "generation_config.json", {

@@ -12,10 +12,11 @@ def greedy(model: Qwen3, prompts: list, stop: int, max_tokens: int, vocabulary: 
     hides the padding.
     """
     longest = max(map(len, prompts))
-    ids = torch.tensor([[stop] * (longest - len(prompt)) + prompt for prompt in prompts])
-    visible = torch.tensor([[False] * (longest - len(prompt)) + [True] * len(prompt) for prompt in prompts])
-    causal = torch.ones(longest, longest, dtype=torch.bool).tril()
-    mask = (causal & visible[:, None, :]) | torch.eye(longest, dtype=torch.bool)
+    device = model.cos.device
+    ids = torch.tensor([[stop] * (longest - len(prompt)) + prompt for prompt in prompts], device=device)
+    visible = torch.tensor([[False] * (longest - len(prompt)) + [True] * len(prompt) for prompt in prompts], device=device)
+    causal = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
+    mask = (causal & visible[:, None, :]) | torch.eye(longest, dtype=torch.bool, device=device)
     cache = KeyValueCache()
     hidden = model(ids, cache, mask[:, None])
     answers = [[] for _ in prompts]
@@ -31,6 +32,6 @@ def greedy(model: Qwen3, prompts: list, stop: int, max_tokens: int, vocabulary: 
             cache.keep(kept)
         for prompt, token in zip(running, chosen.tolist()):
             answers[prompt].append(token)
-        visible = torch.cat((visible, torch.ones(len(running), 1, dtype=torch.bool)), dim=1)
+        visible = torch.cat((visible, torch.ones(len(running), 1, dtype=torch.bool, device=device)), dim=1)
         hidden = model(chosen[:, None], cache, visible[:, None, None])
     return answers

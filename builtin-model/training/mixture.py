@@ -6,12 +6,12 @@ from tasks import car, chat, copying, email, extraction, game, reasoning, sentim
 TASKS = {module.__name__.split(".")[-1]: module
          for module in (sentiment, extraction, car, sql, email, tool_call, reasoning, game, chat, copying)}
 
-WEIGHTS = {"sentiment": 8, "extraction": 28, "car": 7, "sql": 10, "email": 14, "tool_call": 12, "reasoning": 18, "game": 11,
-           "chat": 5, "copying": 4}
+WEIGHTS = {"sentiment": 22, "extraction": 26, "car": 4, "sql": 14, "email": 7, "tool_call": 16, "reasoning": 14, "game": 13,
+           "chat": 4, "copying": 4}
 
 # Shares of training examples that vary from their task's habit, so that the model is used to it:
 THINKING_SHARE = 0.06  # think first, outside the reasoning task
-DIRECT_SHARE = 0.06  # answer at once, inside it
+DIRECT_SHARE = 0.18  # answer at once, inside it
 SYSTEM_SHARE = 0.10  # begin with a system message
 HISTORY_SHARE = 0.04  # come after other questions and answers
 PHRASE_SHARE = 0.12  # have a phrase before or after that changes nothing

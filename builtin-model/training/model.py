@@ -16,11 +16,11 @@ class Shape:
     """The sizes of the network; the defaults are the built-in model's."""
 
     vocab_size: int = 4096
-    hidden_size: int = 192
-    intermediate_size: int = 512
-    num_hidden_layers: int = 6
-    num_attention_heads: int = 6
-    num_key_value_heads: int = 3
+    hidden_size: int = 256
+    intermediate_size: int = 768
+    num_hidden_layers: int = 8
+    num_attention_heads: int = 8
+    num_key_value_heads: int = 4
     head_dim: int = 32
     rope_theta: float = 10000.0
     rms_norm_eps: float = 1e-6
@@ -175,7 +175,8 @@ class Qwen3(nn.Module):
     def forward(self, ids, cache=None, mask=None):
         """Hidden states `[batch, length, hidden]` of token ids `[batch, length]`.
 
-        Attention is causal, unless a boolean `mask` `[batch, 1, length, keys]` says which keys each token sees.
+        Attention is causal, unless a `mask` `[batch, 1, length, keys]` says which keys each token sees: boolean, or to be
+        added to the scores.
         """
         start = cache.length if cache is not None else 0
         end = start + ids.shape[1]

@@ -4,7 +4,6 @@ A tiny network learns from far fewer tokens with it than with Adam alone. Embedd
 with AdamW; `build_optimizers` makes the split.
 """
 import torch
-import torch.distributed as dist
 
 
 def orthogonalize(update, steps: int = 5):
@@ -15,22 +14,13 @@ def orthogonalize(update, steps: int = 5):
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = update.shape[-2] > update.shape[-1]
     x = update.transpose(-1, -2) if tall else update
+    if x.is_cuda:
+        x = x.bfloat16()
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(steps):
         gram = x @ x.transpose(-1, -2)
         x = a * x + (b * gram + c * gram @ gram) @ x
     return x.transpose(-1, -2) if tall else x
-
-
-def orthogonalize_shared(updates):
-    """`orthogonalize`, the stack divided among the worker processes, if there are several and it divides evenly."""
-    workers = dist.get_world_size() if dist.is_initialized() else 1
-    if workers == 1 or len(updates) % workers:
-        return orthogonalize(updates)
-    own = orthogonalize(updates.chunk(workers)[dist.get_rank()]).contiguous()
-    parts = [torch.empty_like(own) for _ in range(workers)]
-    dist.all_gather(parts, own)
-    return torch.cat(parts)
 
 
 class Muon(torch.optim.Optimizer):
@@ -47,16 +37,15 @@ class Muon(torch.optim.Optimizer):
                 state = self.state[weight]
                 if "momentum" not in state:
                     state["momentum"] = torch.zeros_like(weight)
-                momentum = state["momentum"]
-                momentum.lerp_(weight.grad, 1 - group["momentum"])
-                update = weight.grad.lerp(momentum, group["momentum"])
-                by_shape.setdefault(tuple(weight.shape), []).append((weight, update))
-            for (rows, columns), pairs in by_shape.items():
-                updates = orthogonalize_shared(torch.stack([update for _, update in pairs]))
-                scale = max(1.0, rows / columns) ** 0.5
-                for (weight, _), update in zip(pairs, updates):
-                    weight.mul_(1 - group["lr"] * group["weight_decay"])
-                    weight.add_(update, alpha=-group["lr"] * scale)
+                by_shape.setdefault(tuple(weight.shape), []).append(weight)
+            for (rows, columns), weights in by_shape.items():
+                gradients = [weight.grad for weight in weights]
+                momenta = [self.state[weight]["momentum"] for weight in weights]
+                torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+                updates = orthogonalize(torch.stack(torch._foreach_lerp(gradients, momenta, group["momentum"])))
+                updates = list(updates.to(weights[0].dtype).unbind())
+                torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+                torch._foreach_add_(weights, updates, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
 
 
 def build_optimizers(model, matrix_lr: float, other_lr: float):

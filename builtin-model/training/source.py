@@ -42,8 +42,13 @@ class Source:
         return self.random.choice(templates.held_out if self.held_out_templates else templates.train)
 
     def value(self, values: Sequence[str]) -> str:
-        """One entry of a list, of this side."""
-        return self.invent(lambda r: r.choice(values))
+        """One entry of a list, of this side; any entry where a short list has none of this side."""
+        for _ in range(100):
+            value = self.random.choice(values)
+            if is_held_out(value) == self.held_out:
+                return value
+        own = [value for value in values if is_held_out(value) == self.held_out]
+        return self.random.choice(own or list(values))
 
     def invent(self, make: Callable[[random.Random], str]) -> str:
         """The first value of this side that `make` comes up with."""

@@ -1,93 +1,41 @@
-"""Trains the built-in model on the processor.
+"""Trains the built-in model, on a CUDA device or on the processor.
 
-usage: python train.py RUN_FOLDER --minutes 90 [--workers 3]
+usage: python train.py RUN_FOLDER --minutes 6 --device cuda --workers 14 --out OUT_FOLDER
+       python train.py RUN_FOLDER --minutes 80 --device cpu --workers 1 --rows 8
 
-RUN_FOLDER holds everything the run writes: `checkpoint.pt` (the newest state), `before_decay.pt` (the
-state when the learning rate began to fall) and `log.txt`. The same command again continues the run
-where its newest checkpoint stands. The learning rate follows the minutes trained, not the steps, so the
-run ends in time on any machine; pauses don't count.
-
-Each worker is a process of one thread with its own batches; they meet once a step to add up gradients.
-On a machine that does other work too, that is much faster than threads that meet at every operation.
+RUN_FOLDER holds everything the run writes: `checkpoint.pt` (the newest state) and `log.txt`. The same command again
+continues the run where its newest checkpoint stands. OUT_FOLDER (if given) gets `model.safetensors` (bf16) every two minutes and
+at the end, and the log, the scores and some misses. The learning rate follows the minutes trained, not the steps, so the
+run ends in time on any machine; pauses, compiling and the measurement at the end don't count.
 """
 import argparse
+import json
 import os
 import pathlib
-import signal
-import tempfile
 import time
 
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+import torch._dynamo
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-import invented
 import mixture
+from data import ROW, Reservoir, attention_mask, tensors
 from encode import Encoder
 from evaluate import evaluate
+from export import bf16_weights
 from model import Qwen3, Shape
 from muon import build_optimizers
-from source import Source
 
 MATRIX_LR = 0.02
 OTHER_LR = 3e-3
-WARMUP_STEPS = 60
-DECAY_SHARE = 0.45  # of the run's time, at its end
-TOKENS_PER_BATCH = 1536  # of each worker, padding included
-COPYING_TOKENS = 1_500_000  # plain copying fades out over the first so many tokens
-LONGEST = 1024  # longer samples are left out
-POOL = 1500  # samples that are sorted by length and cut into batches together
-LOG_STEPS = 25
-EVALUATION_MINUTES = 60
-CHECKPOINT_MINUTES = 3
-
-
-def batches(encoder: Encoder, seed: str, tokens_so_far):
-    """Endless batches `(ids, targets, weights)` of samples of like length.
-
-    Targets are those of the answer alone. A token's weight falls with the root of its answer's length, so
-    that one-word answers count beside long ones.
-    """
-    source = Source(seed)
-    invented.learn_pieces(encoder.tokenizer.get_vocab())
-    while True:
-        boost = 0.6 * max(0.0, 1 - tokens_so_far() / COPYING_TOKENS)
-        samples = (mixture.draw(source, boost) for _ in range(POOL))
-        pool = [(encoder.prompt(sample), encoder.completion(sample)) for sample in samples]
-        pool = sorted((row for row in pool if len(row[0] + row[1]) <= LONGEST), key=lambda row: len(row[0] + row[1]))
-        ready, rows = [], []
-        for row in pool:
-            if rows and len(row[0] + row[1]) * (len(rows) + 1) > TOKENS_PER_BATCH:
-                ready.append(rows)
-                rows = []
-            rows.append(row)
-        source.random.shuffle(ready)
-        for rows in ready:
-            yield pad(rows, encoder.end_of_text)
-
-
-def pad(rows: list, padding: int):
-    length = max(len(prompt + answer) for prompt, answer in rows) - 1
-    ids = torch.full((len(rows), length), padding)
-    targets = torch.full((len(rows), length), -1)
-    weights = torch.zeros(len(rows), length)
-    for row, (prompt, answer) in enumerate(rows):
-        text = prompt + answer
-        ids[row, :len(text) - 1] = torch.tensor(text[:-1])
-        answer_at = slice(len(prompt) - 1, len(text) - 1)
-        targets[row, answer_at] = torch.tensor(answer)
-        weights[row, answer_at] = len(answer) ** -0.5
-    return ids, targets, weights
-
-
-def answer_loss(model, ids, targets, weights):
-    """The weighted loss sum over the answers' tokens; the head is computed for these alone."""
-    hidden = model(ids)
-    chosen = targets >= 0
-    losses = F.cross_entropy(model.logits(hidden[chosen]), targets[chosen], reduction="none")
-    return (losses * weights[chosen]).sum()
+WARMUP_STEPS = 80
+DECAY_SHARE = 0.55  # of the run's time, at its end
+ANSWER_SHARE = 0.4  # of a batch's tokens, at most, are answers
+KEPT_ROWS = 150_000  # rows that the reservoir holds on a machine with a GPU
+LOG_SECONDS = 15
+CHECKPOINT_SECONDS = 120
 
 
 def rate(progress: float, step: int) -> float:
@@ -95,28 +43,26 @@ def rate(progress: float, step: int) -> float:
     return min(1.0, (step + 1) / WARMUP_STEPS, max(0.0, (1 - progress) / DECAY_SHARE))
 
 
-def first_workers_number(number: float) -> float:
-    """What the first worker passes here, at every worker: they must agree on the time."""
-    message = torch.tensor([number], dtype=torch.float64)
-    dist.broadcast(message, src=0)
-    return message.item()
-
-
 class Run:
     """A training run: the network, its optimizers, how far it is, and the folder it is kept in."""
 
-    def __init__(self, folder: pathlib.Path, minutes: float):
-        self.folder = folder
-        self.minutes = minutes
-        self.model = Qwen3(Shape())
+    def __init__(self, options: argparse.Namespace):
+        self.options, self.folder = options, options.folder
+        self.device = options.device
+        self.model = Qwen3(Shape()).to(self.device)
         self.optimizers = build_optimizers(self.model, MATRIX_LR, OTHER_LR)
         self.step = self.tokens = 0
         self.seconds = 0.0
         self.lives = 0  # how often the run was started; part of the data's seed, so that no data repeats
-        folder.mkdir(parents=True, exist_ok=True)
-        newest = folder / "checkpoint.pt"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if options.out:
+            options.out.mkdir(parents=True, exist_ok=True)
+        newest = self.folder / "checkpoint.pt"
         if newest.exists():
-            self.restore(torch.load(newest, weights_only=True))
+            self.restore(torch.load(newest, weights_only=True, map_location=self.device))
+        elif options.begin_with:
+            weights = {name: weight.float() for file in options.begin_with for name, weight in load_file(file).items()}
+            self.model.load_state_dict(weights)
         self.lives += 1
 
     def restore(self, state: dict):
@@ -126,58 +72,53 @@ class Run:
         for key in ("step", "tokens", "seconds", "lives"):
             setattr(self, key, state[key])
 
-    def save(self, name: str = "checkpoint.pt"):
+    def save(self):
         """Writes beside the old state first, so that a stop at any moment leaves a whole one."""
-        if dist.get_rank():
-            return
         state = {key: getattr(self, key) for key in ("step", "tokens", "seconds", "lives")}
         state["model"] = self.model.state_dict()
         state["optimizers"] = [optimizer.state_dict() for optimizer in self.optimizers]
-        torch.save(state, self.folder / (name + ".new"))
-        os.replace(self.folder / (name + ".new"), self.folder / name)
+        torch.save(state, self.folder / "checkpoint.pt.new")
+        os.replace(self.folder / "checkpoint.pt.new", self.folder / "checkpoint.pt")
+        if self.options.out:
+            save_file(bf16_weights(state["model"]), self.options.out / "new.safetensors", metadata={"format": "pt"})
+            os.replace(self.options.out / "new.safetensors", self.options.out / "model.safetensors")
 
     def log(self, text: str):
-        if dist.get_rank():
-            return
-        line = f"{time.strftime('%H:%M:%S')} {self.seconds / 60:6.1f} min  step {self.step:5}  {self.tokens / 1e6:6.2f} M tokens  {text}"
+        line = f"{time.strftime('%H:%M:%S')} {self.seconds / 60:6.2f} min  step {self.step:5}  {self.tokens / 1e6:7.2f} M tokens  {text}"
         print(line, flush=True)
-        with open(self.folder / "log.txt", "a") as file:
-            file.write(line + "\n")
+        for folder in filter(None, (self.folder, self.options.out)):
+            with open(folder / "log.txt", "a") as file:
+                file.write(line + "\n")
 
     @property
     def progress(self) -> float:
-        return self.seconds / 60 / self.minutes
+        return self.seconds / 60 / self.options.minutes
 
-    def train(self, encoder: Encoder):
-        """Steps until the time is up. Every worker runs this loop and keeps the same state; the first one reports and saves."""
-        data = batches(encoder, f"training {self.lives} {dist.get_rank()}", lambda: self.tokens)
-        self.log(f"start {self.lives}: {sum(p.numel() for p in self.model.parameters()) / 1e6:.2f} M parameters, "
-                 f"{dist.get_world_size()} workers")
-        losses, kept_at, evaluated_at, decaying = [], self.seconds, self.seconds, self.progress > 1 - DECAY_SHARE
-        while self.progress < 1:
-            losses.append(self.one_step(data))
-            if self.step % LOG_STEPS == 0:
-                self.log(f"loss {sum(losses) / len(losses):.4f}")
-                losses = []
-            if not decaying and self.progress > 1 - DECAY_SHARE:
-                decaying = True
-                self.save("before_decay.pt")
-            if self.seconds - kept_at > 60 * CHECKPOINT_MINUTES:
-                kept_at = self.seconds
-                self.save()
-            if self.seconds - evaluated_at > 60 * EVALUATION_MINUTES:
-                evaluated_at = self.seconds
-                self.report(encoder)
-        self.save()
-        self.report(encoder)
+    def compile(self):
+        """Compiles one layer (all share its code) and the head. Where that fails, PyTorch runs what it can't compile as it is."""
+        torch._dynamo.config.suppress_errors = True
+        torch._dynamo.config.cache_size_limit = 64
+        torch.set_float32_matmul_precision("high")
+        for layer in self.model.model.layers:
+            layer.compile(dynamic=False)
+        self.head_loss = torch.compile(self.head_loss, dynamic=False)
 
-    def one_step(self, data) -> float:
-        """One batch per worker, one update. Returns the loss over all workers' batches."""
-        began = time.monotonic()
-        ids, targets, weights = next(data)
-        loss = answer_loss(self.model, ids, targets, weights)
+    def head_loss(self, hidden, places, targets, weights):
+        logits = self.model.logits(hidden.reshape(-1, hidden.shape[-1])[places]).float()
+        return (F.cross_entropy(logits, targets, reduction="none") * weights).sum() / weights.sum()
+
+    def loss(self, batch):
+        """The mean loss of the answers' tokens, by their weights."""
+        ids, documents, places, targets, weights = tensors(batch, int(ANSWER_SHARE * ROW * self.options.rows), self.device)
+        on_gpu = self.device == "cuda"
+        mask = attention_mask(documents, torch.bfloat16 if on_gpu else torch.float32)
+        with torch.autocast(self.device, torch.bfloat16, enabled=on_gpu):
+            return self.head_loss(self.model(ids, mask=mask), places, targets, weights)
+
+    def one_step(self, reservoir: Reservoir):
+        """One batch, one update. Returns the loss, still on the device."""
+        loss = self.loss(reservoir.batch(self.options.rows))
         loss.backward()
-        loss = self.share_gradients(loss.item(), float(weights.sum()), ids.numel())
         factor = rate(self.progress, self.step)
         for optimizer, full_rate in zip(self.optimizers, (MATRIX_LR, OTHER_LR)):
             for group in optimizer.param_groups:
@@ -185,52 +126,93 @@ class Run:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        self.seconds += first_workers_number(time.monotonic() - began)
-        return loss
+        self.tokens += ROW * self.options.rows
+        return loss.detach()
 
-    def share_gradients(self, loss: float, weight: float, tokens: int) -> float:
-        """Makes every worker's gradients those of the loss over all their batches, which is returned; counts the tokens."""
-        gradients = [p.grad for p in self.model.parameters()]
-        message = torch.cat([g.flatten() for g in gradients] + [torch.tensor([loss, weight, float(tokens)])])
-        dist.all_reduce(message)
-        loss, weight, tokens = message[-3:].tolist()
-        self.tokens += int(tokens)
-        for gradient, part in zip(gradients, message[:-3].split([g.numel() for g in gradients])):
-            gradient.copy_(part.view_as(gradient) / weight)
-        return loss / weight
+    def train(self, encoder: Encoder):
+        began = time.monotonic()
+        reservoir = Reservoir(str(self.options.tokenizer), f"training {self.lives}", self.options.workers,
+                              KEPT_ROWS if self.device == "cuda" else 20_000)
+        self.log(f"start {self.lives}: {sum(p.numel() for p in self.model.parameters()) / 1e6:.2f} M parameters, "
+                 f"{self.options.workers} workers, {self.device}, rows of {ROW}: {self.options.rows}")
+        if self.options.compile:
+            self.compile()
+        reservoir.batch(self.options.rows)
+        for _ in range(3):  # compiles; counts as steps of no time
+            warm = self.one_step(reservoir)
+        self.log(f"loss {float(warm):.4f}  ready after {time.monotonic() - began:.0f} s")
+        logged_at = kept_at = clock = time.monotonic()
+        total, count = torch.zeros((), device=self.device), 0
+        while self.progress < 1:
+            total += self.one_step(reservoir)
+            count += 1
+            if self.step % 8 == 0 and self.device == "cuda":
+                torch.cuda.synchronize()  # so that the clock below tells the truth
+            now = time.monotonic()
+            self.seconds += now - clock
+            clock = now
+            if now - logged_at > LOG_SECONDS:
+                speed = count * ROW * self.options.rows / (now - logged_at)
+                self.log(f"loss {float(total) / count:.4f}  {speed / 1e3:.0f} k tokens/s  made {reservoir.filled * ROW / 1e6:.1f} M tokens, "
+                         f"{100 * reservoir.reused / (reservoir.used + reservoir.reused):.0f} % of the rows used again")
+                total, count, logged_at = torch.zeros((), device=self.device), 0, now
+            if now - kept_at > CHECKPOINT_SECONDS:
+                self.save()
+                kept_at = time.monotonic()
+        reservoir.close()
+        self.save()
+        if self.options.out:
+            self.save_whole_weights()
+        self.report(encoder)
+
+    def save_whole_weights(self):
+        """The weights in float32 in two files of like size, for going on from them (`--begin-with`)."""
+        weights = {name: weight.detach().cpu().contiguous() for name, weight in sorted(self.model.state_dict().items())}
+        halves, sizes = ({}, {}), [0, 0]
+        for name, weight in sorted(weights.items(), key=lambda pair: -pair[1].numel()):
+            smaller = sizes[0] > sizes[1]
+            halves[smaller][name] = weight
+            sizes[smaller] += weight.numel()
+        for number, half in enumerate(halves):
+            save_file(half, self.options.out / f"float32-{number + 1}.safetensors", metadata={"format": "pt"})
 
     def report(self, encoder: Encoder):
-        """A quick look at every task on held-out values and wordings. The other workers wait in their next step."""
-        if dist.get_rank():
-            return
+        """Every task on held-out values and wordings, and on held-out values in the training's wordings."""
+        self.model = Qwen3(Shape()).to(self.device)  # a plain one: decoding has other shapes than what was compiled
+        self.model.load_state_dict({name: w.to(torch.bfloat16).float() for name, w in torch.load(
+            self.folder / "checkpoint.pt", weights_only=True, map_location=self.device)["model"].items()})
         self.model.eval()
-        scores = {task: evaluate(self.model, encoder, task, 40)[0] for task in mixture.TASKS}
-        self.model.train()
-        self.log("  ".join(f"{task} {score:.0f}" for task, score in scores.items()))
-
-
-def work(rank: int, options: argparse.Namespace):
-    """One worker's life. A session of its own makes the system's scheduler count it by itself, beside other people's builds."""
-    os.setsid()
-    os.nice(5)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a worker gets when the command is stopped; `nohup` would ignore it
-    torch.set_num_threads(1)
-    torch.manual_seed(1)
-    dist.init_process_group("gloo", init_method=f"file://{options.meeting_point}", rank=rank, world_size=options.workers)
-    Run(options.folder, options.minutes).train(Encoder(Tokenizer.from_file(str(options.tokenizer))))
-    dist.destroy_process_group()
+        torch.set_float32_matmul_precision("highest")
+        scores, missed = {}, {}
+        for familiar in (False, True):
+            name = "familiar" if familiar else "held out"
+            scores[name] = {}
+            for task in mixture.TASKS:
+                scores[name][task], misses = evaluate(self.model, encoder, task, self.options.cases, familiar)
+                missed[f"{name} {task}"] = [{"prompt": sample.messages[-1]["content"], "wanted": sample.completion(), "got": text}
+                                            for sample, text in misses[:25]]
+                if self.options.out:
+                    (self.options.out / "scores.json").write_text(json.dumps(scores, indent=1))
+                    (self.options.out / "misses.json").write_text(json.dumps(missed, indent=1, ensure_ascii=False))
+            self.log(f"{name}: " + "  ".join(f"{task} {score:.1f}" for task, score in scores[name].items()))
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("folder", type=pathlib.Path)
     arguments.add_argument("--minutes", type=float, required=True)
-    arguments.add_argument("--workers", type=int, default=3)
+    arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    arguments.add_argument("--workers", type=int, default=1, help="processes that make training data")
+    arguments.add_argument("--rows", type=int, default=8, help=f"rows of {ROW} tokens in a batch")
+    arguments.add_argument("--compile", action="store_true", help="compile the network first")
+    arguments.add_argument("--cases", type=int, default=256, help="cases a task in the measurement at the end")
+    arguments.add_argument("--out", type=pathlib.Path)
+    arguments.add_argument("--begin-with", type=pathlib.Path, nargs="+", default=[], help="weights (safetensors) to begin a new run with")
     arguments.add_argument("--tokenizer", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent / "model" / "tokenizer.json")
     options = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        options.meeting_point = os.path.join(folder, "meeting-point")
-        mp.spawn(work, (options,), nprocs=options.workers)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    torch.manual_seed(1)
+    Run(options).train(Encoder(Tokenizer.from_file(str(options.tokenizer))))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from source import Source, Templates
 from tasks.domains import DOMAINS, Domain, Field
 from tasks.english import capitalized, listing, with_articles
 from tasks.json_text import dumps, same_object
+from tasks.portraits import portrait
 from tasks.values import coin, price
 
 PROMPTS = Templates(
@@ -51,6 +52,106 @@ KEY_PROMPTS = Templates(
     ],
     held_out=["Extract a JSON object with {keys} from this text: {text}", "{text}\nWrite {keys} as JSON."],
 )
+
+
+STATUSES = "shipped pending cancelled delivered paid open closed processing returned confirmed overdue delayed".split()
+
+# Parts of which training's own prompts are put together.
+TAKE = ["Extract", "Get", "Pull out", "Find", "Give me", "Return", "Take", "Collect", "I need", "Write down", "Fill in", "Please extract", "Can you extract", "Pick out", "Read off", "Show me", "Output", "List", "Identify", "Retrieve", "Please return", "I want"]
+THE_FIELDS = ["{k}", "{k}", "{k}", "the {k}", "the fields {k}", "the following fields: {k}", "these fields: {k}", "the values of {k}", "the keys {k}", "the attributes {k}"]
+FROM_TEXT = ["from this text", "from the following text", "from the text below", "from this sentence", "from the sentence", "from the text", "from this message", "from the paragraph", "from this note", "from it", "out of this text", "from this description", "given in the text", "from the following sentence", "from this email"]
+AS_JSON = ["as JSON", "as a JSON object", "in JSON", "in JSON format", "as json", "and answer with JSON", "and write them as JSON", "into a JSON object", "and return JSON", "as one JSON object", "and reply with JSON only", "in the form of a JSON object", "and give me only the JSON"]
+LISTS = ["Fields: {k}", "Keys: {k}", "fields: {k}", "JSON with {k}.", "JSON object with the keys {k}.", "Return JSON with {k}.", "Answer with a JSON object that has {k}.", "I need {k} as JSON.", "Give me JSON with the fields {k}.", "Wanted: {k} (JSON)", "Make a JSON object with {k}.",
+         "Create a JSON with {k}.", "Convert this to JSON with {k}.", "Turn it into JSON with the keys {k}.", "Turn this into a JSON object with the fields {k}.", "What are the {k}? Answer in JSON.", "Use this format: {shape}", "Answer in the form {shape}", "Fill in: {shape}", "Output format: {shape}", "JSON: {k}",
+         "Generate a JSON object with the fields {k}.", "Represent this as JSON with {k}.", "Summarize as JSON: {k}"]
+WITH_SCHEMA = ["Schema: {schema}", "JSON schema: {schema}", "JSON Schema:\n{schema}", "Use this schema: {schema}", "The schema is {schema}", "Follow this schema:\n{schema}", "Answer with JSON that matches this schema: {schema}", "Extract data according to this JSON Schema: {schema}", "Schema:\n{schema}",
+               "Return an object that fits this schema: {schema}", "Fill this schema: {schema}", "The answer must match {schema}", "Output JSON for the schema {schema}", "Extract JSON matching the schema.\n{schema}", "Use the schema below.\n{schema}", "Parse it into this schema: {schema}", "Generate JSON that conforms to this schema: {schema}",
+               "```json\n{schema}\n```", "Respond with JSON only. Schema: {schema}"]
+THE_TEXT = ["{t}", "{t}", "Text: {t}", "Text:\n{t}", '"{t}"', "Sentence: {t}", "Input: {t}", "Message: {t}", "Here is the text: {t}", "'{t}'", "Document:\n{t}", "<text>{t}</text>", "Note: {t}", "text: {t}", "Description: {t}"]
+
+
+def key_list(source: Source, keys: list) -> str:
+    """The wanted keys, as people list them."""
+    roll = source.random.random()
+    if roll < 0.45:
+        return listing(keys)
+    if roll < 0.7:
+        return ", ".join(keys)
+    quote = source.choice(("'{}'", '"{}"', "`{}`"))
+    quoted = [quote.format(key) for key in keys]
+    if roll < 0.85:
+        return source.choice((listing, ", ".join))(quoted)
+    if roll < 0.92:
+        return "\n" + "\n".join(f"- {key}" for key in keys) + "\n"
+    return "(" + ", ".join(keys) + ")" if roll < 0.96 else ", ".join(keys[:-1]) + (", and " if len(keys) > 2 else " and " if len(keys) == 2 else "") + keys[-1]
+
+
+def composed_key_prompt(source: Source, types: dict, text: str) -> str:
+    keys = key_list(source, list(types))
+    if source.chance(0.12):
+        keys = ", ".join(f"{key} ({kind.get('type')})" for key, kind in types.items())
+    shown = source.choice(THE_TEXT).format(t=text)
+    if source.chance(0.55):
+        parts = [source.choice(TAKE), source.choice(THE_FIELDS).format(k=keys)]
+        tail = [source.choice(FROM_TEXT)] * source.chance(0.75) + [source.choice(AS_JSON)]
+        if source.chance(0.3):
+            tail.reverse()
+        order = " ".join(parts + tail).replace("\n ", "\n")
+    else:
+        shape = "{" + ", ".join(f'"{key}": ' + source.choice(('"..."', "...", f'"{kind.get("type")}"', "")) for key, kind in types.items()) + "}"
+        order = source.choice(LISTS).format(k=keys, shape=shape)
+    if source.chance(0.6):
+        return order.rstrip(".") + source.choice((": ", ":\n", ".\n", ".\n\n", ":\n\n", ". ")) + shown
+    return shown + source.choice(("\n", "\n\n", " ")) + order + source.choice((".", "", ""))
+
+
+def composed_schema_prompt(source: Source, schema: str, text: str) -> str:
+    shown, wanted = source.choice(THE_TEXT).format(t=text), source.choice(WITH_SCHEMA).replace("{schema}", schema)
+    lead = ""
+    if source.chance(0.5):
+        lead = f"{source.choice(TAKE)} {source.choice(('the data', 'the information', 'the fields', 'the facts', 'an object', 'the details', 'all values'))} {source.choice(FROM_TEXT)} {source.choice(AS_JSON)}" + source.choice((".\n", ":\n", ". "))
+    return lead + source.choice(("\n", "\n\n")).join((shown, wanted) if source.chance(0.5) else (wanted, shown))
+
+
+def schema_text(source: Source, types: dict) -> str:
+    """A JSON schema as people write it: bare or with titles and descriptions, in a line or indented."""
+    if source.chance(0.12):
+        types = {key: kind | {"description": f"{source.choice(('The', 'the', 'A'))} {key.replace('_', ' ')}"} for key, kind in types.items()}
+    schema = {"type": "object", "properties": types}
+    if source.chance(0.08):
+        schema = {"title": source.choice(("Person", "Record", "Item", "Order", "Data", "Result")), **schema}
+    if source.chance(0.65):
+        schema["required"] = list(types)
+    if source.chance(0.2):
+        schema["additionalProperties"] = False
+    if source.chance(0.06):
+        schema = types
+    if source.chance(0.1):
+        return json.dumps(schema, indent=2, ensure_ascii=False)
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":")) if source.chance(0.12) else dumps(schema)
+
+
+def portrait_facts(source: Source) -> tuple[str, dict, dict]:
+    """A text of `portraits.py`, and two to five of its facts (seldom one)."""
+    text, facts = portrait(source)
+    count = min(len(facts), source.choice((1, 2, 2, 3, 3, 3, 4, 4, 5)))
+    chosen = source.sample(facts, count)
+    if source.chance(0.5):
+        chosen = [fact for fact in facts if fact in chosen]
+    types, values = {}, {}
+    for keys, kind, value in chosen:
+        key = source.choice(keys)
+        if key not in types:
+            types[key] = {"type": source.choice(("number", "integer")) if kind == "integer" else "number" if kind == "number" else kind}
+            if kind == "integer" and source.chance(0.8):
+                types[key] = {"type": "integer"}
+            if kind == "strings":
+                types[key] = {"type": "array", "items": {"type": "string"}}
+            if key in ("status", "state", "order_status") and source.chance(0.4):
+                others = source.sample([status for status in STATUSES if status != value], source.integer(1, 4)) + [value]
+                types[key] = {"type": "string", "enum": source.sample(others, len(others))}
+            values[key] = value
+    return text, types, values
 
 
 def json_type(field: Field) -> dict:
@@ -115,16 +216,20 @@ def spoken_facts(source: Source) -> tuple[str, dict, dict]:
 
 
 def make(source: Source) -> Sample:
-    text, types, values = loose_facts(source) if source.chance(0.2) else spoken_facts(source)
-    if source.chance(0.12):
-        prompt = source.template(KEY_PROMPTS).format(keys=listing(list(types)), text=text)
+    if not source.held_out_templates and source.chance(0.6):
+        text, types, values = portrait_facts(source)
+        text = with_articles(text)
     else:
-        schema = {"type": "object", "properties": types}
-        if source.chance(0.6):
-            schema["required"] = list(types)
-        if source.chance(0.15):
-            schema["additionalProperties"] = False
-        prompt = source.template(PROMPTS).format(schema=dumps(schema), text=text)
+        text, types, values = loose_facts(source) if source.chance(0.2) else spoken_facts(source)
+    if source.chance(0.45):
+        if source.held_out_templates or source.chance(0.2):
+            prompt = source.template(KEY_PROMPTS).format(keys=listing(list(types)), text=text)
+        else:
+            prompt = composed_key_prompt(source, types, text)
+    elif source.held_out_templates or source.chance(0.3):
+        prompt = source.template(PROMPTS).format(schema=schema_text(source, types), text=text)
+    else:
+        prompt = composed_schema_prompt(source, schema_text(source, types), text)
     return Sample("extraction", ask(prompt), dumps(values), facts={"thought": "I take each field from the text."})
 
 

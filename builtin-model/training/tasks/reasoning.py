@@ -6,10 +6,11 @@ model. Pairs of numbers are split between training and evaluation like any other
 import invented
 from sample import Sample, ask
 from source import Source, Templates, is_held_out
+from words import more
 from words.people import FIRST_NAMES
 from words.things import FOODS, PRODUCTS
 
-DRILL_SHARE = 0.35
+DRILL_SHARE = 0.2
 
 SUM = Templates(
     train=["What is {a} + {b}?", "{a} + {b} = ?", "Add {a} and {b}.", "Compute {a} plus {b}.", "How much is {a} + {b}?",
@@ -57,6 +58,52 @@ COMPARE = Templates(
         "Find the {more} number: {a} and {b}."],
     held_out=["Of {a} and {b}, which is {more}?", "Which of the numbers {a} and {b} is {more}?"],
 )
+
+
+# Parts of which training's own stories are put together. {a} and {b} are the numbers, {n} and {m} people, {i} the things.
+HAVE = ["{n} has {a} {i}.", "{n} had {a} {i}.", "There are {a} {i} in a box.", "{n} owns {a} {i}.", "A shop has {a} {i}.", "{n} picked {a} {i}.", "On Monday {n} sold {a} {i}.", "In the morning {n} counted {a} {i}.", "A farmer has {a} {i}.", "There were {a} {i} on the table.", "I have {a} {i}.", "{n} baked {a} {i}.", "{n} read {a} pages.", "A bus has {a} passengers.",
+        "{n} saved {a} euros.", "There are {a} children in one class.", "{n} ran {a} kilometers.", "A train carries {a} people.", "{n} collected {a} {i} last week.", "We bought {a} {i}.", "A library has {a} books on a shelf.", "{n} scored {a} points in the first game.", "{n} is {a} years old.", "In a garden there are {a} red flowers.", "{n} paid {a} dollars for a shirt."]
+MORE = ["{n} buys {b} more.", "{n} gets {b} more.", "Then {b} more arrive.", "{m} gives {n} {b} more.", "{b} more are added.", "Then {n} finds another {b}.", "Later {n} got {b} more from {m}.", "{m} brings {b} more.", "Another {b} came later.", "{n} receives {b} as a gift.", "{n} bought another {b}.", "The next day there were {b} more.", "{b} more came in.", "Then {m} added {b}.", "After that, {b} more followed."]
+TOTAL = ["How many {i} are there now?", "How many are there in total?", "How many does {n} have now?", "How many is that altogether?", "What is the total?", "How many in all?", "How many {i} does {n} have?", "How many is that?", "What is the number now?", "How much is that together?", "How many does that make?", "How many are there altogether?", "Find the total."]
+PAIRS = ["{n} has {a} {i} and {m} has {b}. How many do they have together?", "There are {a} {i} here and {b} there. How many in total?", "{n} ate {a} {i} and {m} ate {b}. How many did they eat in all?", "One class has {a} pupils, another has {b}. How many pupils is that?", "A book costs {a} euros and a pen {b} euros. How much do they cost together?", "{n} walked {a} km on Monday and {b} km on Tuesday. How far did {n} walk?",
+         "{n} worked {a} hours this week and {b} hours last week. How many hours is that?", "A basket holds {a} apples and {b} pears. How many pieces of fruit are in it?", "There are {a} boys and {b} girls in the school choir. How many children sing?", "{n} is {a} years old. How old will {n} be in {b} years?", "The first shelf has {a} books, the second {b}. How many books are there?", "{n} spent {a} dollars on food and {b} dollars on drinks. What did {n} spend in total?",
+         "A team scored {a} points in the first half and {b} in the second. What was the final score?", "{a} cars are in the street and {b} in the garage. How many cars are there?", "On Saturday {a} people came, on Sunday {b}. How many people came at the weekend?", "{n} planted {a} trees, {m} planted {b}. How many trees were planted?", "A recipe needs {a} grams of sugar and {b} grams of flour. How many grams is that?", "Between {n} and {m} there are {a} {i} plus {b} {i}. How many?",
+         "{n} found {a} shells and her sister found {b}. How many shells did they find?", "The bill is {a} dollars and the tip is {b} dollars. How much is it in total?", "{a} people are on the bus and {b} get on. How many people are on the bus now?", "It is {a} degrees and gets {b} degrees warmer. How warm is it now?", "{n} typed {a} words, then {b} words. How many words in all?", "{n} has read {a} pages and still has {b} to go. How many pages does the book have?"]
+LESS = ["{n} gives away {b}.", "{b} are sold.", "{n} loses {b}.", "{m} takes {b} of them.", "{n} eats {b}.", "{b} are gone.", "Then {b} leave.", "{n} uses {b}.", "{n} gave {b} to {m}.", "{b} of them break.", "{n} sells {b} of them.", "{b} are taken away.", "{n} spends {b}."]
+LEFT = ["How many are left?", "How many {i} are left?", "How many does {n} have left?", "How many remain?", "What is left?", "How many are there now?", "How many does {n} still have?"]
+PAIRS_LESS = ["{n} has {a} {i}, {m} has {b}. How many more does {n} have?", "A book has {a} pages and {n} has read {b}. How many pages are left?", "{n} has {a} euros and spends {b}. How much is left?", "There were {a} people at the party, {b} went home. How many stayed?", "{n} is {a} and {m} is {b}. How many years older is {n}?", "The trip is {a} km long. After {b} km, how far is it still?", "A rope is {a} meters long. {n} cuts off {b} meters. How long is it now?",
+              "It was {a} degrees and got {b} degrees colder. What is the temperature?", "{n} needs {a} points and has {b}. How many are missing?", "Of {a} eggs, {b} are broken. How many are whole?", "A ticket costs {a} dollars, with a discount of {b} dollars. What do I pay?", "{a} birds sit on a roof and {b} fly away. How many are left?"]
+BARE = ["{a}{o}{b}", "{a}{o}{b}=", "{a}{o}{b} = ?", "{a}{o}{b}?", "What is {a}{o}{b}?", "What's {a}{o}{b}?", "Calculate {a}{o}{b}", "Compute {a}{o}{b}.", "Tell me {a}{o}{b}", "How much is {a}{o}{b}?", "Please compute {a}{o}{b}", "Do you know what {a}{o}{b} is?", "Evaluate: {a}{o}{b}", "Give me the result of {a}{o}{b}", "{a}{o}{b} equals?", "Result of {a}{o}{b}?", "Answer: {a}{o}{b}", "Solve {a}{o}{b}.", "What does {a}{o}{b} make?"]
+ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+TENS = "_ _ twenty thirty forty fifty sixty seventy eighty ninety".split()
+ITEMS = "apples oranges pears books pens marbles cookies eggs stamps coins cards balls flowers sheep cows chairs bottles candies toys stickers balloons bricks tickets bananas muffins lemons pencils shells stones cups plates fish".split()
+
+
+def in_words(number: int) -> str:
+    """A number below 100 in words."""
+    if number < 20:
+        return ONES[number]
+    return TENS[number // 10] + (f"-{ONES[number % 10]}" if number % 10 else "")
+
+
+def story(source: Source, a: int, b: int, plus: bool) -> str:
+    """A little story, or the bare sum, for training."""
+    if source.chance(0.4):
+        sign = ("+", " + ", " + ", " plus ") if plus else ("-", " - ", " - ", " minus ")
+        text = source.choice(BARE)
+    else:
+        sign = ("",)
+        if source.chance(0.5):
+            text = source.choice(PAIRS if plus else PAIRS_LESS)
+        else:
+            text = f"{source.choice(HAVE)} {source.choice(MORE if plus else LESS)} {source.choice(TOTAL if plus else LEFT)}"
+    shown = str
+    if max(a, b) < 100 and source.chance(0.07):
+        shown = in_words
+    n, m = source.value(FIRST_NAMES + more.FIRST), source.value(FIRST_NAMES + more.FIRST)
+    items = source.choice(ITEMS) if source.chance(0.7) else source.choice(FOODS + PRODUCTS) + "s"
+    text = text.format(a=shown(a), b=shown(b), n=n, m=m, i=items, o=source.choice(sign))
+    return text[:1].upper() + text[1:]
 
 
 def add_thought(a: int, b: int) -> str:
@@ -151,7 +198,7 @@ def drill(source: Source) -> Sample:
 def make(source: Source) -> Sample:
     if not source.held_out and source.chance(DRILL_SHARE):
         return drill(source)
-    kind = source.integer(0, 2)
+    kind = source.choice((0, 0, 0, 1, 1, 2, 2))
     if kind == 2:
         a, b = decimals(source)
         greater = source.chance(0.6)
@@ -161,8 +208,11 @@ def make(source: Source) -> Sample:
     a, b = operands(source)
     if kind == 1 and a < b:
         a, b = b, a
-    wording = source.template((SUM, DIFFERENCE)[kind])
-    prompt = wording.format(a=a, b=b, name=source.value(FIRST_NAMES), item=source.choice(FOODS + PRODUCTS))
+    if source.held_out_templates or source.chance(0.3):
+        wording = source.template((SUM, DIFFERENCE)[kind])
+        prompt = wording.format(a=a, b=b, name=source.value(FIRST_NAMES), item=source.choice(FOODS + PRODUCTS))
+    else:
+        prompt = story(source, a, b, kind == 0)
     thought = (add_thought, subtract_thought)[kind](a, b)
     return Sample("reasoning", ask(prompt), str((a + b, a - b)[kind]), thought=thought)
 

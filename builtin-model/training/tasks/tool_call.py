@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import invented
 from sample import Sample, ask
 from source import Source, Templates
-from tasks import chat
+from tasks import chat, more_tools
 from tasks.english import capitalized, with_articles
 from tasks.json_text import dumps, same_object
 from tasks.values import city, person, price, title, word_or
@@ -162,17 +162,35 @@ def make(source: Source) -> Sample:
     others = source.sample(sorted(TOOLS), source.choice((0, 0, 1, 1, 2, 3)))
     if source.chance(0.03):
         others = source.sample(sorted(TOOLS), 8)
-    if source.chance(0.35):
+    distractors = [known_tool(other) for other in others]
+    if source.chance(0.5):
+        distractors = [more_tools.listed_tool(source, other) for other in source.sample(sorted(more_tools.TOOLS), source.choice((0, 1, 1, 2, 3)))]
+        if source.chance(0.4):
+            distractors = distractors[:2] + [more_tools.made_tool(source)[0]]
+    kind = source.random.random()
+    if kind < 0.15:
         tool, arguments, request = invented_tool(source)
+    elif kind < 0.45 and not source.held_out_templates:
+        tool, arguments, request = more_tools.made_tool(source)
+    elif kind < 0.75:
+        name = source.choice(sorted(more_tools.TOOLS))
+        tool = more_tools.listed_tool(source, name)
+        arguments, request = more_tools.listed_request(source, name)
     else:
         name = source.choice(sorted(TOOLS))
         tool = known_tool(name)
         arguments = {key: value(source) for key, (_, value) in TOOLS[name].parameters.items()}
         request = source.template(TOOLS[name].wordings).format(**arguments)
+    if not source.held_out_templates and source.chance(0.4):
+        tool, arguments = renamed(source, tool, arguments)
     name = tool["function"]["name"]
-    tools = [known_tool(other) for other in others if other != name] + [tool]
+    tools = [other for other in distractors if other["function"]["name"] != name] + [tool]
     source.random.shuffle(tools)
     request = with_articles(request if request.startswith(name) else capitalized(request))
+    if not source.held_out and source.chance(0.2):
+        tools = without_descriptions(source, tools)
+    if not source.held_out and source.chance(0.06):
+        request = request.lower() if all(not isinstance(v, str) or v.islower() for v in arguments.values()) else request
     thought = f"I call {name}."
     if not source.held_out and source.chance(0.06):
         small_talk = chat.make(source)
@@ -180,6 +198,58 @@ def make(source: Source) -> Sample:
     if not source.held_out and source.chance(0.08):
         return after_result(source, tools)
     return Sample("tool_call", ask(request), call_text(name, arguments), tools=tools, facts={"thought": thought})
+
+
+# Other names that a parameter may have; training renames some, so that the model reads names instead of knowing them.
+OTHER_KEYS = {
+    "city": ("location", "place", "town", "city_name"), "location": ("city", "place", "area", "where"), "people": ("guests", "party_size", "persons", "number_of_people"), "time": ("at", "hour", "when", "start_time"), "date": ("day", "on", "when", "travel_date"), "title": ("name", "subject", "label", "what"),
+    "song": ("title", "track", "song_name"), "query": ("q", "search", "term", "keywords"), "word": ("term", "text", "phrase"), "language": ("target_language", "lang", "to_language"), "amount": ("value", "sum", "money", "total"), "name": ("person", "full_name", "contact_name", "who"), "minutes": ("duration", "duration_minutes", "length"),
+    "from": ("source", "origin", "from_city", "start"), "to": ("target", "destination", "recipient", "goal"), "origin": ("from", "departure", "start_city"), "destination": ("to", "arrival", "target_city"), "recipient": ("to", "contact", "person", "receiver"), "message": ("text", "body", "content"), "text": ("message", "note", "content"),
+    "order_id": ("id", "order", "order_number", "number"), "tracking_number": ("id", "number", "code", "package_id"), "room": ("location", "area", "zone"), "device": ("name", "appliance", "target"), "quantity": ("count", "amount", "number", "pieces"), "product": ("item", "article", "name"), "path": ("file", "filename", "file_path"), "days": ("count", "number_of_days", "length"),
+    "symbol": ("ticker", "stock", "share"), "a": ("x", "first", "number1"), "b": ("y", "second", "number2"), "state": ("status", "mode", "on_off"), "person": ("name", "with", "attendee"), "degrees": ("temperature", "value", "target"), "nights": ("number_of_nights", "stay", "duration"), "start": ("from", "origin", "a"), "end": ("to", "destination", "b"),
+    "user_id": ("id", "user", "number"), "phone": ("number", "phone_number", "tel"), "email": ("to", "address", "mail"), "content": ("text", "note", "body"), "topic": ("subject", "query", "about"), "level": ("volume", "value", "percent"), "customer": ("client", "company", "bill_to"), "subject": ("title", "topic", "about"), "max_price": ("price_limit", "budget", "limit"),
+    "username": ("user", "login", "name"), "age": ("years", "user_age"), "color": ("colour", "new_color", "paint"), "object": ("item", "thing", "target"),
+}
+OTHER_VERBS = {"get": ("fetch", "lookup", "check", "show", "find", "read", "query"), "set": ("change", "start", "adjust", "update"), "create": ("add", "make", "new", "insert"), "find": ("search", "get", "lookup", "locate"), "book": ("reserve", "order"), "send": ("write", "deliver", "post"), "add": ("create", "insert", "save"), "search": ("find", "query", "lookup"),
+               "play": ("start", "stream"), "calculate": ("compute", "get"), "convert": ("change", "exchange"), "delete": ("remove", "erase"), "turn": ("switch", "set"), "track": ("find", "get"), "schedule": ("plan", "create"), "order": ("buy", "get"), "translate": ("convert",), "cancel": ("stop", "delete")}
+
+
+def renamed(source: Source, tool: dict, arguments: dict) -> tuple[dict, dict]:
+    """The same tool under another name and with other names of its parameters."""
+    function = tool["function"]
+    properties = function["parameters"].get("properties", {})
+    keys = {}
+    for key in properties:
+        options = [other for other in OTHER_KEYS.get(key, ()) if other not in keys.values() and other not in properties]
+        keys[key] = source.choice(options) if options and source.chance(0.6) else key
+    parts = function["name"].split("_")
+    if parts[0] in OTHER_VERBS and source.chance(0.6):
+        parts[0] = source.choice(OTHER_VERBS[parts[0]])
+    style = source.random.random()
+    name = "_".join(parts)
+    if style < 0.2:
+        name = parts[0] + "".join(part.capitalize() for part in parts[1:])
+    elif style < 0.3:
+        name = "_".join(parts[1:] + parts[:1])
+    elif style < 0.4:
+        name += source.choice(("_tool", "_api", "_v2", "_service"))
+    parameters = dict(function["parameters"], properties={keys[key]: value for key, value in properties.items()})
+    if "required" in parameters:
+        parameters["required"] = [keys[key] for key in parameters["required"]]
+    return {"type": "function", "function": dict(function, name=name, parameters=parameters)}, {keys[key]: value for key, value in arguments.items()}
+
+
+def without_descriptions(source: Source, tools: list) -> list:
+    """Signatures as they also come: without a description, or without "required"."""
+    out = []
+    for tool in tools:
+        function = dict(tool["function"])
+        if source.chance(0.7):
+            function.pop("description", None)
+        if source.chance(0.3):
+            function["parameters"] = {key: value for key, value in function["parameters"].items() if key != "required"}
+        out.append({"type": "function", "function": function})
+    return out
 
 
 def after_result(source: Source, tools: list) -> Sample:
