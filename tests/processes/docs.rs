@@ -202,7 +202,10 @@ fn run(example: &Example, address: &str) -> Option<Output> {
     let mut command = match example.language.as_str() {
         "python" => {
             let mut command = Command::new(clients::python(&imports(&code))?);
-            command.args(["-c", &code]);
+            // Else LiteLLM asks the network for prices.
+            command
+                .args(["-c", &code])
+                .env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
             command
         }
         "sh" => {
