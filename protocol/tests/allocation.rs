@@ -131,7 +131,7 @@ fn short_bytes_for_large_values_stay_within_the_cap() {
     check::<EngineCoreRequestType>(&[1], u32::MAX, 0);
     // Token 0: one byte each, 4 in memory.
     check::<EngineCoreRequestType>(&[0, 0, 0], u32::MAX, 0);
-    // Empty outputs: 15 bytes each, some 330 in memory.
+    // Empty outputs: 16 bytes each, some 350 in memory.
     check::<EngineCoreMessage>(&[0, 0], u32::MAX, 0);
 }
 
@@ -139,7 +139,7 @@ fn short_bytes_for_large_values_stay_within_the_cap() {
 #[test]
 fn a_body_of_512_kib_always_fits() {
     let outputs = EngineCoreMessage::Outputs(EngineCoreOutputs {
-        outputs: vec![EngineCoreOutput::default(); (512 << 10) / 15 - 3],
+        outputs: vec![EngineCoreOutput::default(); (512 << 10) / 16 - 3],
         ..EngineCoreOutputs::default()
     });
     let abort = EngineCoreRequestType::Abort(vec![String::new(); (512 << 10) - 6]);

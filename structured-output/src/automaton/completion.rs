@@ -22,16 +22,6 @@ use crate::lexical::{Fuel, OutOfFuel};
 /// A shorter way to the end of a text is walked again.
 const LONG_WAY: usize = 32;
 
-/// States by level, each with where its tokens lead, and the ends behind the last level.
-type NearestEnds = (Vec<Vec<(State, Vec<State>)>>, HashSet<State>);
-
-/// The tokens of a text that leads through so many levels, with a stop token.
-fn num_tokens_of(num_levels: usize) -> u32 {
-    u32::try_from(num_levels)
-        .unwrap_or(u32::MAX)
-        .saturating_add(1)
-}
-
 impl TokenAutomaton {
     /// Whether the text so far can be completed by tokens of the vocabulary. `state` is reached by
     /// whole tokens.
@@ -82,82 +72,79 @@ impl TokenAutomaton {
 
     /// The fewest tokens of all texts from a state that can be completed, the stop token included, if these are
     /// at most `limit`: a search over tokens, level by level, which meets many states. `None` where none is made.
-    ///
-    /// From any state on a way that it found, with as many fewer tokens left, the search meets a part of the same
-    /// states: it takes no more steps there.
     pub(crate) fn fewest_tokens_of_all(
         &mut self,
         start: GrammarState,
         limit: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<u32>, OutOfFuel> {
-        let found = self.nearest_ends(start, limit, fuel)?;
-        Ok(found.map(|(levels, _)| num_tokens_of(levels.len())))
+        let GrammarState::Machine(first) = start else {
+            return Ok(None);
+        };
+        let distance = self.distance_within(first, limit, fuel)?;
+        Ok(distance.map(|distance| distance.saturating_add(1)))
     }
 
     /// The tokens that begin the texts of the fewest tokens from a state, and that number, stop token
     /// included; no tokens where the text may end. All of them, whatever was asked before: what is sampled
-    /// doesn't depend on other requests. The same search as in [`fewest_tokens_of_all`](Self::fewest_tokens_of_all).
+    /// doesn't depend on other requests. The search is that of [`fewest_tokens_of_all`](Self::fewest_tokens_of_all).
     pub(crate) fn tokens_toward_fewest(
         &mut self,
         start: GrammarState,
         limit: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<(u32, Vec<u32>)>, OutOfFuel> {
-        let Some((levels, mut toward)) = self.nearest_ends(start, limit, fuel)? else {
+        let GrammarState::Machine(first) = start else {
             return Ok(None);
         };
-        let needed = num_tokens_of(levels.len());
-        if levels.is_empty() {
-            return Ok(Some((needed, Vec::new())));
-        }
-        // Back to the states after one token.
-        for explored in levels.iter().skip(1).rev() {
-            let leads = |successors: &[State]| successors.iter().any(|next| toward.contains(next));
-            let before = explored.iter().filter(|(_, successors)| leads(successors));
-            toward = before.map(|(state, _)| *state).collect();
-        }
+        let Some(distance) = self.distance_within(first, limit, fuel)? else {
+            return Ok(None);
+        };
+        let Some(distance_after) = distance.checked_sub(1) else {
+            return Ok(Some((1, Vec::new())));
+        };
         let mut tokens_toward = Vec::new();
         self.walk_tokens(start, false, fuel, |automaton, tokens, reached, fuel| {
             let Some(&token) = tokens.first() else {
                 return Ok(());
             };
             if let GrammarState::Machine(next) = automaton.after_whole(reached, token, fuel)?
-                && toward.contains(&next)
+                && automaton.token_distance.get(&next) == Some(&distance_after)
             {
                 tokens_toward.extend_from_slice(tokens);
             }
             Ok(())
         })?;
-        Ok(Some((needed, tokens_toward)))
+        Ok(Some((distance.saturating_add(1), tokens_toward)))
     }
 
-    /// The ends in the fewest tokens from a state, at most `limit` with a stop token, and the states of each level
-    /// before them with their successors. `None` where there is none, and under grammars that are neither JSON's nor
-    /// regular.
-    ///
-    /// States are left out that have too many bytes to an end. Where what follows depends on a text that is kept,
-    /// these may be more than the least: then an end may be missed.
-    fn nearest_ends(
+    /// Tokens from a state to the nearest end, if these are at most `limit` with a stop token. From then on the
+    /// distances of all states on all such ways are known: a search from one of these would meet a part of the same
+    /// states. `None` where there is no such way.
+    fn distance_within(
         &mut self,
-        start: GrammarState,
+        first: State,
         limit: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<NearestEnds>, OutOfFuel> {
-        let GrammarState::Machine(first) = start else {
-            return Ok(None);
-        };
-        let longest = self.index.max_token_bytes().max(1);
+    ) -> Result<Option<u32>, OutOfFuel> {
+        let is_within = |distance: &u32| distance.saturating_add(1) <= limit;
+        // Other vocabularies are searched in another way too, which remembers one way alone.
+        if let Some(known) = self.token_distance.get(&first)
+            && self.writes_any_text
+        {
+            return Ok(Some(*known).filter(is_within));
+        }
         let mut seen: HashSet<State> = HashSet::from_iter([first]);
+        // Of each level, its states and where their tokens lead.
         let mut levels: Vec<Vec<(State, Vec<State>)>> = Vec::new();
         let mut level = vec![first];
         let mut ends = HashSet::new();
         if self.is_accepting(first, fuel)? {
-            ends.insert(first);
+            return Ok(Some(0).filter(is_within));
         }
         while ends.is_empty() {
-            let left = limit.saturating_sub(num_tokens_of(levels.len() + 1));
-            if level.is_empty() || limit < num_tokens_of(levels.len() + 1) {
+            let num_levels = u32::try_from(levels.len() + 1).unwrap_or(u32::MAX);
+            if level.is_empty() || !is_within(&num_levels) {
                 return Ok(None);
             }
             let mut explored = Vec::with_capacity(level.len());
@@ -165,13 +152,11 @@ impl TokenAutomaton {
             for state in level {
                 let successors = ByTokens(self).successors(state, fuel)?;
                 for &next in &successors {
-                    if !seen.insert(next) {
-                        continue;
-                    }
-                    if self.is_accepting(next, fuel)? {
-                        ends.insert(next);
-                    } else if self.machine_bytes_to_end(next, fuel)?.div_ceil(longest) <= left {
+                    if seen.insert(next) {
                         next_level.push(next);
+                        if self.is_accepting(next, fuel)? {
+                            ends.insert(next);
+                        }
                     }
                 }
                 explored.push((state, successors));
@@ -179,7 +164,19 @@ impl TokenAutomaton {
             levels.push(explored);
             level = next_level;
         }
-        Ok((limit > 0).then_some((levels, ends)))
+        // Back from the ends.
+        let mut distance = 0;
+        let mut nearer = ends;
+        for explored in levels.iter().rev() {
+            let leads = |successors: &[State]| successors.iter().any(|next| nearer.contains(next));
+            let before = explored.iter().filter(|(_, successors)| leads(successors));
+            let before = before.map(|(state, _)| *state).collect();
+            let known = nearer.into_iter().map(|state| (state, distance));
+            self.token_distance.extend(known);
+            (nearer, distance) = (before, distance + 1);
+        }
+        self.token_distance.insert(first, distance);
+        Ok(Some(distance))
     }
 
     /// Walks a canonical completion from the end of the way on that was walked so far, and makes known what
