@@ -165,6 +165,17 @@ impl AsyncLLM {
         if wanted <= 1 || unfinished + wanted <= places {
             return Ok(());
         }
+        // They would have none on an idle server either.
+        if wanted > places {
+            let has_several = requests.iter().any(|request| request.sampling_params.n > 1);
+            let field = if has_several { "n" } else { "prompt" };
+            let message = format!(
+                "{field}: {wanted} answers are more than this server takes at once: {} may run, and \
+                 max_num_queued_reqs is {max_queued}",
+                self.ready.max_num_seqs
+            );
+            return Err(ValidationError::about(field, message).into());
+        }
         Err(GenerateError::Request(RequestError {
             code: RequestErrorCode::QueueOverflow,
             message: format!(
@@ -172,7 +183,7 @@ impl AsyncLLM {
                  and max_num_queued_reqs is {max_queued}",
                 self.ready.max_num_seqs
             ),
-            retryable: wanted <= places,
+            retryable: true,
         }))
     }
 

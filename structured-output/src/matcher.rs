@@ -437,8 +437,10 @@ impl GrammarMatcher {
     }
 
     /// The fewest tokens of any text that completes this one, the stop token included, where these are at most
-    /// `limit` and a search of `max_steps` finds them: at most [`GrammarMatcher::min_tokens_to_complete`], which masks go by. `None`
-    /// where it doesn't, and under grammars that are not JSON's or regular.
+    /// `limit` and a search of `max_steps` finds them: at most [`GrammarMatcher::min_tokens_to_complete`], which masks
+    /// go by. `None`
+    /// where it doesn't, under grammars that are not JSON's or regular, and for a matcher with own stop tokens, which
+    /// such a text may need and a mask may not have.
     ///
     /// # Errors
     /// A limit.
@@ -449,6 +451,9 @@ impl GrammarMatcher {
     ) -> Result<Option<u32>, MatcherError> {
         if self.place.terminated {
             return Ok(Some(0));
+        }
+        if !self.own_stop_tokens.is_empty() {
+            return Ok(None);
         }
         let state = self.place.state;
         self.grammar

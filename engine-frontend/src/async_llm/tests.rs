@@ -405,6 +405,14 @@ async fn more_answers_than_there_are_places_for_are_refused_at_once() {
     assert_eq!(error.status_code(), 503);
     assert!(core.told.try_recv().is_err());
     assert_eq!(engine.num_unfinished_requests(), 10);
+    // More than there are places for on an idle server are the request's fault.
+    let error = engine.generate(with(13)).await.unwrap_err();
+    assert_eq!(error.status_code(), 400);
+    assert!(
+        error
+            .to_string()
+            .starts_with("n: 13 answers are more than this server takes at once: 8 may run")
+    );
     // A list counts with all its answers.
     let error = engine
         .generate_all(vec![with(2), with(1)], None)
