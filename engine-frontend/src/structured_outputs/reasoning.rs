@@ -138,7 +138,7 @@ fn separator(tokenizer: &Tokenizer, end: &str) -> Option<Arc<[u32]>> {
     let answer = json!({"role": "assistant", "content": TEXT, "reasoning_content": "b"});
     let switched_off = Map::from_iter([("enable_thinking".to_owned(), json!(false))]);
     let opening = template.render(&ChatTemplateRequest {
-        messages: &[question.clone()],
+        messages: std::slice::from_ref(&question),
         chat_template_kwargs: Some(&switched_off),
         add_generation_prompt: true,
         ..ChatTemplateRequest::default()

@@ -48,11 +48,11 @@ fn codex() -> Value {
 fn a_request_of_codex_is_answered_and_told_of_the_search() {
     let answer = Server::shared().post("/v1/responses", &codex());
     assert_eq!(answer.status, 200, "{}", answer.body);
-    assert!(
-        answer.body.contains("event: response.completed"),
-        "{}",
-        answer.body
-    );
+    // Calls may go on until the limit.
+    let is_whole = ["completed", "incomplete"]
+        .iter()
+        .any(|end| answer.body.contains(&format!("event: response.{end}")));
+    assert!(is_whole, "{}", answer.body);
     let warnings = &answer.headers["x-formwork-warnings"];
     assert!(
         warnings.starts_with("tools[1]: web_search has no effect"),
