@@ -23,9 +23,10 @@ const MAX_MASK_STEPS: u64 = 2_000_000;
 /// a gigabyte for one request of 3 MB.
 const MAX_RULES: usize = 10_000;
 
-/// Steps of a search for the text of fewest tokens, which is asked where the shortest text doesn't fit: one or two
-/// milliseconds. Its masks may take twice as many: the same search, and a walk of the vocabulary.
-const MAX_SEARCH_STEPS: u64 = 200_000;
+/// Steps of a search for the text of fewest tokens, which is asked where the shortest text doesn't fit: some
+/// milliseconds, and less than the last turn in shared memory has. A mask may take twice as many: the same search,
+/// and a walk of the vocabulary.
+const MAX_SEARCH_STEPS: u64 = 500_000;
 
 /// Compiles every constraint for one vocabulary, and caches what it compiled.
 pub struct FormworkBackend {

@@ -8,7 +8,7 @@ use crate::openai::chat::{ChatCompletionRequest, is_nothing};
 use crate::openai::reasoning_effort::{self, REASONING_EFFORT, THINKING_SWITCHES};
 
 /// Keys of a message that have something to say to a model.
-const MESSAGE_KEYS: [&str; 8] = [
+const MESSAGE_KEYS: [&str; 9] = [
     "name",
     "refusal",
     "reasoning",
@@ -17,6 +17,7 @@ const MESSAGE_KEYS: [&str; 8] = [
     "thinking",
     "thinking_blocks",
     "citations",
+    "tool_call_id",
 ];
 
 /// Roles whose names are of people; a tool's result has that of a function.
@@ -95,7 +96,7 @@ fn has(message: &Value, key: &str) -> bool {
     let role = message.get("role").and_then(Value::as_str);
     let is_of_people = role.is_some_and(|role| PEOPLE.contains(&role));
     let is_told = match key {
-        "name" => is_of_people,
+        "name" | "tool_call_id" => is_of_people,
         // It is told by its other name.
         "reasoning_content" => message.get(key) != message.get("reasoning"),
         _ => true,
@@ -137,9 +138,9 @@ mod tests {
     async fn what_the_template_does_not_read_is_told() {
         let body = json!({
             "messages": [
-                {"role": "user", "content": "a", "name": "Ada"},
+                {"role": "user", "content": "a", "name": "Ada", "tool_call_id": "x"},
                 {"role": "assistant", "content": "b", "reasoning": "c", "thinking": "t", "id": "d"},
-                {"role": "tool", "content": "e", "name": "f"},
+                {"role": "tool", "content": "e", "name": "f", "tool_call_id": "x"},
             ],
             "documents": [{"text": "g"}],
             "chat_template_kwargs": {"colour": "red"},
@@ -152,6 +153,8 @@ mod tests {
                 "messages[1].reasoning: the model doesn't see `reasoning`, which the chat template \
                  doesn't write",
                 "messages[1].thinking: the model doesn't see `thinking`, which the chat template \
+                 doesn't write",
+                "messages[0].tool_call_id: the model doesn't see `tool_call_id`, which the chat template \
                  doesn't write",
                 "documents has no effect: the chat template doesn't read it",
                 "chat_template_kwargs.colour has no effect: the chat template doesn't read it",
