@@ -593,7 +593,7 @@ fn errors_name_the_field_as_the_request_spells_it() {
         (
             json!({"guided_json": {"type": "string", "minLength": 50}}),
             "guided_json",
-            "guided_json: a whole output is sure to fit in 5",
+            "guided_json: a whole output is sure to fit in 6 tokens, but max_tokens leaves 3",
         ),
         (
             json!({"max_tokens": null, "n_predict": 9, "guided_regex": "a{50}"}),
