@@ -12,7 +12,7 @@ fi
 
 venv=target/python-browser
 if ! { [ -x "$venv/bin/python" ] || timeout 60 python3 -m venv "$venv"; } ||
-    ! timeout 240 "$venv/bin/pip" install --quiet --no-deps --no-compile --retries 1 --timeout 15 \
+    ! timeout 100 "$venv/bin/pip" install --quiet --no-deps --no-compile --retries 1 --timeout 15 \
         -r tests/browser/requirements.txt; then
     echo "the packages of tests/browser/requirements.txt can't be installed" >&2
     exit 75
@@ -20,9 +20,9 @@ fi
 
 # A machine of CI's is ours to install on; others' isn't.
 if [ "${CI:-}" = true ] && [ "$(id -u)" = 0 ] && ! command -v chromium >/dev/null; then
-    timeout 240 apt-get install --quiet --yes --no-install-recommends chromium >/dev/null 2>&1 ||
-        { timeout 60 apt-get update --quiet >/dev/null 2>&1 &&
-            timeout 240 apt-get install --quiet --yes --no-install-recommends chromium >/dev/null 2>&1; } || true
+    timeout 100 apt-get install --quiet --yes --no-install-recommends chromium >/dev/null 2>&1 ||
+        { timeout 30 apt-get update --quiet >/dev/null 2>&1 &&
+            timeout 100 apt-get install --quiet --yes --no-install-recommends chromium >/dev/null 2>&1; } || true
 fi
 
 address=$(mktemp)
