@@ -47,15 +47,7 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
         }
         check_keys(i, tool)?;
         let name = name_of(tool).unwrap_or_default();
-        if !is_function_name(name) {
-            let field = format!("tools[{i}].function.name");
-            let message = format!(
-                "{field} must have 1 to {MAX_NAME_CHARS} letters of ASCII, digits, underscores and \
-                 hyphens, got {:?}",
-                cut_short(name)
-            );
-            return Err(ValidationError::field(field, name, message));
-        }
+        check_function_name(&format!("tools[{i}].function.name"), name)?;
         if let Some(parameters) = tool.pointer("/function/parameters") {
             let field = format!("tools[{i}].function.parameters");
             warn_of_schema(fields.warnings(), &field, parameters);
@@ -101,10 +93,18 @@ pub(super) fn check_number(tools: &[Value]) -> Result<(), ValidationError> {
 /// Longest name of a function.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Whether OpenAI's API would take this for a function's name.
-pub(super) fn is_function_name(name: &str) -> bool {
+/// Refuses what OpenAI's API would not take for the name of a function, or of a namespace of functions.
+pub(super) fn check_function_name(field: &str, name: &str) -> Result<(), ValidationError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    (1..=MAX_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_plain)
+    if (1..=MAX_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let message = format!(
+        "{field} must have 1 to {MAX_NAME_CHARS} letters of ASCII, digits, underscores and \
+         hyphens, got {:?}",
+        cut_short(name)
+    );
+    Err(ValidationError::field(field, name, message))
 }
 
 /// The name of a tool, or of a choice that looks like one.

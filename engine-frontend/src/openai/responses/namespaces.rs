@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
 use crate::openai::known_keys::{self, NAMESPACE_TOOL};
-use crate::openai::tools::is_function_name;
+use crate::openai::tools::check_function_name;
 
 /// Stands between the two names in a chat request.
 const SEPARATOR: &str = "__";
@@ -44,17 +44,12 @@ impl Namespaces {
         if let Value::Object(tool) = tool {
             known_keys::check(field, tool, NAMESPACE_TOOL)?;
         }
-        let namespace = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-        if !is_function_name(namespace) {
-            let field = format!("{field}.name");
-            let message = format!(
-                "{field} must have 1 to 64 letters of ASCII, digits, underscores and hyphens"
-            );
-            return Err(match tool.get("name") {
-                Some(name) => ValidationError::field(field, name, message),
-                None => ValidationError::about(field, message),
-            });
-        }
+        let at_name = format!("{field}.name");
+        let Some(namespace) = tool.get("name").and_then(Value::as_str) else {
+            let message = format!("{at_name} must be the namespace's name, a string");
+            return Err(ValidationError::about(at_name, message));
+        };
+        check_function_name(&at_name, namespace)?;
         let Some(functions) = tool.get("tools").and_then(Value::as_array) else {
             let field = format!("{field}.tools");
             return Err(ValidationError::about(
