@@ -360,8 +360,7 @@ fn guided_decoding_backend(text: &str) -> Result<String, String> {
 
 /// Reads `--reasoning-parser`.
 fn reasoning_parser(text: &str) -> Result<ReasoningParser, String> {
-    let name = serde_json::Value::from(text);
-    ReasoningParser::deserialize(&name).map_err(|error| json_problem(&error))
+    text.to_owned().try_into()
 }
 
 /// Reads `--override-generation-config`.

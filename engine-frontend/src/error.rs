@@ -70,6 +70,7 @@ impl fmt::Display for ValidationError {
         let says = |part: &str| self.message.contains(", got ") || says(&self.message, part);
         if let Some(parameter) = &self.parameter
             && !names(&self.message, parameter)
+            && !names(&self.message, &parameter.replace('_', " "))
         {
             write!(f, "{parameter}: ")?;
         }

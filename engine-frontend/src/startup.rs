@@ -22,7 +22,7 @@ use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions};
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
     /// The model isn't there.
-    #[error("no model at {}: --model takes a Hugging Face folder or a GGUF file", .path.display())]
+    #[error("no model at {}: give a Hugging Face folder or a GGUF file", .path.display())]
     NoModel {
         /// The path given.
         path: PathBuf,

@@ -25,12 +25,14 @@ impl Confine {
     pub fn before_loading(&self, config: &ModelConfig) {
         if *self == Self::No {
             tracing::warn!(
-                "not confined: files, network and programs are the user's (--no-sandbox)"
+                "the engine core is not confined: files, network and programs are the user's (--no-sandbox)"
             );
             return;
         }
         if cfg!(feature = "cuda") {
-            tracing::warn!("not confined: this build uses CUDA, whose driver needs more");
+            tracing::warn!(
+                "the engine core is not confined: this build uses CUDA, whose driver needs more"
+            );
             return;
         }
         let files = confine_files(&self.file_rules(config), &Tcp::None);
@@ -41,9 +43,11 @@ impl Confine {
         ]);
         let (files_in_force, calls_in_force) = (files.in_words(), calls.in_words());
         if files.is_full() && calls.is_full() {
-            tracing::info!("confined: {files_in_force}; {calls_in_force}");
+            tracing::info!("the engine core is confined: {files_in_force}; {calls_in_force}");
         } else {
-            tracing::warn!("confined in part: {files_in_force}; {calls_in_force}");
+            tracing::warn!(
+                "the engine core is confined in part: {files_in_force}; {calls_in_force}"
+            );
         }
     }
 

@@ -15,11 +15,27 @@ where
     T: TryFrom<u128> + PartialOrd + Display + Clone + Send + Sync + 'static,
 {
     move |text| {
+        if let Some(unit) = unknown_unit(text) {
+            return Err(format!("the unit {unit:?} is none of {UNITS}"));
+        }
         let number = parse(text).and_then(|number| T::try_from(number).ok());
         number
             .filter(|number| range.contains(number))
             .ok_or_else(|| expected(&range))
     }
+}
+
+/// The units that there are.
+const UNITS: &str = "k, m, g, t (powers of 1,000), K, M, G, T (of 1,024), kB, MB, GB, TB, KiB, MiB, \
+                     GiB, TiB";
+
+/// What stands behind digits and is no unit.
+fn unknown_unit(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|char: char| char.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..)?;
+    let is_number = digits.trim().parse::<f64>().is_ok();
+    (is_number && factor(unit).is_none()).then_some(unit)
 }
 
 fn expected<T>(range: &impl RangeBounds<T>) -> String
@@ -127,6 +143,11 @@ mod tests {
             )
         );
         assert!(parse("65537").is_err());
+        assert_eq!(
+            parse("1XB").unwrap_err(),
+            "the unit \"XB\" is none of k, m, g, t (powers of 1,000), K, M, G, T (of 1,024), kB, MB, \
+             GB, TB, KiB, MiB, GiB, TiB"
+        );
         let small = human_readable_int(1_u32..=1024);
         assert_eq!(
             small("2k").unwrap_err(),

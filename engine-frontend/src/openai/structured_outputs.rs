@@ -176,7 +176,12 @@ impl Gathered {
             "choice" => Constraint::Choice(parse(&field, value)?),
             "grammar" => {
                 warn_of_grammar(&mut self.warnings, &field, &value);
-                Constraint::Grammar(parse(&field, value)?)
+                let grammar: String = parse(&field, value)?;
+                if grammar.trim().is_empty() {
+                    let message = format!("{field} is empty: give a grammar, or leave it out");
+                    return Err(ValidationError::about(field, message));
+                }
+                Constraint::Grammar(grammar)
             }
             "structural_tag" => {
                 warn_of_tag(&mut self.warnings, &field, &value);

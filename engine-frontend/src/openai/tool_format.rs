@@ -55,7 +55,7 @@ impl ToolCallFormat {
         let found = NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, format)| *format).ok_or_else(|| {
             let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-            format!("must be one of auto, {}, got {name:?}", names.join(", "))
+            format!("must be one of auto, {}", names.join(", "))
         })
     }
 

@@ -29,12 +29,12 @@ pub enum ConfigError {
         error: std::io::Error,
     },
     /// It isn't YAML.
-    #[error("--config {} is not YAML: {error}", .path.display())]
+    #[error("--config {} is not YAML: {problem}", .path.display())]
     Yaml {
         /// The file.
         path: PathBuf,
         /// Where and why.
-        error: ScanError,
+        problem: String,
     },
     /// It isn't a mapping of flags.
     #[error("--config {}: {problem}", .path.display())]
@@ -158,6 +158,30 @@ fn config_file(args: &[OsString]) -> Option<PathBuf> {
     None
 }
 
+/// Where a text is no YAML, and why.
+fn yaml_problem(error: &ScanError) -> String {
+    let place = error.marker();
+    let info = error.info();
+    let problem = match info.strip_suffix(": duplicated key in mapping") {
+        // The library shows the key as its own type has it.
+        Some(key) => {
+            let key = key
+                .strip_prefix("String(")
+                .and_then(|key| key.strip_suffix(')'));
+            format!(
+                "the key {} is there twice: give it once",
+                key.unwrap_or_default()
+            )
+        }
+        None => info.to_owned(),
+    };
+    format!(
+        "line {}, column {}: {problem}",
+        place.line(),
+        place.col() + 1
+    )
+}
+
 fn from_file(command: &Command, path: &Path) -> Result<Vec<Flag>, ConfigError> {
     let text = fs::read_to_string(path).map_err(|error| ConfigError::Read {
         path: path.to_owned(),
@@ -165,7 +189,7 @@ fn from_file(command: &Command, path: &Path) -> Result<Vec<Flag>, ConfigError> {
     })?;
     let documents = YamlLoader::load_from_str(&text).map_err(|error| ConfigError::Yaml {
         path: path.to_owned(),
-        error,
+        problem: yaml_problem(&error),
     })?;
     let problem = |problem: String| ConfigError::Flag {
         path: path.to_owned(),
@@ -376,6 +400,19 @@ mod tests {
             expand(Some(yaml), &["--port=1"], &[]).unwrap(),
             ["--model=m", "--api-key=a", "--port=1"]
         );
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_told_its_place() {
+        let problem = |yaml| match expand(Some(yaml), &[], &[]).unwrap_err() {
+            ConfigError::Yaml { problem, .. } => problem,
+            other => panic!("{other}"),
+        };
+        assert_eq!(
+            problem("port: 1\nport: 2\n"),
+            "line 2, column 7: the key \"port\" is there twice: give it once"
+        );
+        assert!(problem("port: [1\n").starts_with("line "));
     }
 
     #[test]

@@ -11,7 +11,9 @@ use crate::engine_core_client::core_executable;
 /// the pid file are open.
 pub fn confine(args: &ServeArgs) {
     if args.engine.no_sandbox {
-        tracing::warn!("not confined: files, network and programs are the user's (--no-sandbox)");
+        tracing::warn!(
+            "the frontend is not confined: files, network and programs are the user's (--no-sandbox)"
+        );
         return;
     }
     // A core that it starts is confined by this too, and further by itself.
@@ -19,9 +21,9 @@ pub fn confine(args: &ServeArgs) {
     let calls = deny_system_calls(&[SystemCalls::NeverUsed]);
     let (files_in_force, calls_in_force) = (files.in_words(), calls.in_words());
     if files.is_full() && calls.is_full() {
-        tracing::info!("confined: {files_in_force}; {calls_in_force}");
+        tracing::info!("the frontend is confined: {files_in_force}; {calls_in_force}");
     } else {
-        tracing::warn!("confined in part: {files_in_force}; {calls_in_force}");
+        tracing::warn!("the frontend is confined in part: {files_in_force}; {calls_in_force}");
     }
 }
 

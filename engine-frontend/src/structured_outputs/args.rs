@@ -69,21 +69,27 @@ impl From<WhitespaceName> for Whitespace {
 
 /// Whether thinking is told apart from the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(try_from = "String")]
 pub enum ReasoningParser {
     /// Where the vocabulary has the two tokens. vLLM's parsers for models with such a pair are
     /// this one.
     #[default]
-    #[serde(
-        rename = "auto",
-        alias = "",
-        alias = "deepseek_r1",
-        alias = "glm45",
-        alias = "qwen3"
-    )]
     Auto,
     /// Never: thinking is part of the answer, and constraints hold from the first token.
-    #[serde(rename = "none")]
     Off,
+}
+
+impl TryFrom<String> for ReasoningParser {
+    type Error = String;
+
+    /// vLLM's default is the empty name.
+    fn try_from(name: String) -> Result<Self, String> {
+        match name.as_str() {
+            "" | "auto" | "deepseek_r1" | "glm45" | "qwen3" => Ok(Self::Auto),
+            "none" => Ok(Self::Off),
+            _ => Err("must be one of auto, deepseek_r1, glm45, qwen3, none".to_owned()),
+        }
+    }
 }
 
 impl StructuredOutputsArgs {

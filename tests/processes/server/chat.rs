@@ -131,6 +131,7 @@ fn what_goes_wrong_has_an_exit_code_and_a_reason() {
         "{}",
         says(&no_model)
     );
+    assert_eq!(says(&no_model).matches("error: ").count(), 1);
 }
 
 #[test]

@@ -377,6 +377,26 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
         (&["serve", "--prot", "1"], 2, "--prot"),
         (&["serve", "--config", slip], 2, "no flag --prot"),
         (
+            &["serve", "--max-model-len", "-1"],
+            2,
+            "'--max-model-len <TOKENS>': must be a whole number of at least 1",
+        ),
+        (
+            &["serve", "--kv-cache-memory-bytes", "1XB"],
+            2,
+            "the unit \"XB\" is none of k, m",
+        ),
+        (
+            &["serve", "--reasoning-parser", "foo"],
+            2,
+            "must be one of auto, deepseek_r1",
+        ),
+        (
+            &["serve", "--tool-call-parser", "foo"],
+            2,
+            "'--tool-call-parser <NAME>': must be one of auto, hermes",
+        ),
+        (
             &["serve", "--gpu-memory-utilization=0.9"],
             2,
             "use --kv-cache-memory-bytes",
@@ -401,11 +421,9 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
             "{arguments:?}: {}",
             says(&output)
         );
-        assert!(
-            says(&output).contains(why),
-            "{arguments:?}: {}",
-            says(&output)
-        );
+        let said = says(&output);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+        assert!(!said.contains("use '-- "), "{arguments:?}: {said}");
     }
     let output = formwork()
         .arg("serve")

@@ -137,7 +137,14 @@ fn parse() -> anyhow::Result<Cli> {
             Err(error) => return Err(error).context("can't start"),
         }
     }
-    let matches = Cli::command().try_get_matches_from(args);
+    // A negative number is a wrong value, not a flag that isn't there.
+    let cli = Cli::command().mut_subcommands(|command| {
+        command.mut_args(|arg| match arg.get_action().takes_values() {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        })
+    });
+    let matches = cli.try_get_matches_from(args);
     matches
         .and_then(|matches| Cli::from_arg_matches(&matches))
         .map_err(|error| other_flags::exit(error))

@@ -95,6 +95,8 @@ pub(crate) fn exit(mut error: clap::Error) -> ! {
         _ => None,
     };
     if error.kind() == ErrorKind::UnknownArgument {
+        // The library's tip is to give it as a value: no file is called so.
+        error.remove(ContextKind::Suggested);
         // The library's own names a flag that merely looks like the one given.
         error.insert(ContextKind::Usage, ContextValue::StyledStr(usage(&args)));
         if let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) {
@@ -117,7 +119,6 @@ pub(crate) fn exit(mut error: clap::Error) -> ! {
     let Some(advice) = advice else { error.exit() };
     // A flag that merely looks like it isn't what is wanted.
     error.remove(ContextKind::SuggestedArg);
-    error.remove(ContextKind::Suggested);
     // On a full disk this can't be said.
     let _ = error.print();
     eprintln!("\n{advice}");

@@ -304,6 +304,8 @@ fn what_is_wrong_is_named() {
         ),
         ("json_schema", json!({"json_schema": 5})),
         ("grammar", json!({"grammar": 5})),
+        ("grammar", json!({"grammar": ""})),
+        ("guided_grammar", json!({"guided_grammar": " \n"})),
         (
             "grammar",
             json!({"json_schema": {}, "grammar": "root ::= \"a\""}),

@@ -22,7 +22,7 @@ pub(super) enum Command {
     Schema(Option<PathBuf>),
     Help,
     Exit,
-    /// It begins as a command does, and is none.
+    /// It begins as a command does, and is none: why.
     Unknown(String),
 }
 
@@ -45,7 +45,10 @@ impl Command {
             }
             ("/help" | "/?", None) => Self::Help,
             ("/exit" | "/quit" | "/bye", None) => Self::Exit,
-            _ => Self::Unknown(name.to_owned()),
+            ("/clear" | "/help" | "/?" | "/exit" | "/quit" | "/bye", Some(_)) => {
+                Self::Unknown(format!("{name} takes nothing behind it"))
+            }
+            _ => Self::Unknown(format!("there is no command {name}")),
         })
     }
 }
@@ -93,10 +96,13 @@ mod tests {
                 "/schema my car.json",
                 Command::Schema(Some("my car.json".into())),
             ),
-            ("/clear all", Command::Unknown("/clear".to_owned())),
+            (
+                "/clear all",
+                Command::Unknown("/clear takes nothing behind it".to_owned()),
+            ),
             (
                 "/etc/passwd says",
-                Command::Unknown("/etc/passwd".to_owned()),
+                Command::Unknown("there is no command /etc/passwd".to_owned()),
             ),
         ] {
             assert_eq!(Command::parse(line), Some(command), "{line}");

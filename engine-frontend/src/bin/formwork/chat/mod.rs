@@ -24,7 +24,7 @@ use crate::http::{Client, Refused, TrustArgs};
 use command::{Command, HELP};
 use conversation::Conversation;
 use input::{Input, Lines, history_path};
-use own_server::OwnServer;
+use own_server::{EndedItself, OwnServer};
 use screen::Screen;
 
 /// The exit code of a program that was interrupted.
@@ -166,7 +166,10 @@ pub(crate) fn chat(args: &ChatArgs) -> anyhow::Result<ExitCode> {
     let result = runtime.block_on(run(args, constraint));
     // A thread may still wait for a line.
     runtime.shutdown_background();
-    result
+    match result {
+        Err(error) if error.is::<EndedItself>() => Ok(ExitCode::FAILURE),
+        result => result,
+    }
 }
 
 async fn run(args: &ChatArgs, constraint: Option<Constraint>) -> anyhow::Result<ExitCode> {
@@ -310,8 +313,8 @@ fn obey(command: Command, conversation: &mut Conversation) -> anyhow::Result<Str
             conversation.constrain(None);
             "(answers are free)".to_owned()
         }
-        Command::Unknown(name) => {
-            bail!("there is no command {name}: /help lists them; a message begins with a space")
+        Command::Unknown(problem) => {
+            bail!("{problem}: /help lists the commands; a message begins with a space")
         }
         Command::Help | Command::Exit => HELP.to_owned(),
     })

@@ -24,6 +24,11 @@ const NOT_INHERITED: [&str; 5] = [
     "FORMWORK_PID_FILE",
 ];
 
+/// The server has said on standard error why it doesn't start, so that nothing is left to say.
+#[derive(Debug, thiserror::Error)]
+#[error("the server ended")]
+pub(super) struct EndedItself;
+
 /// `formwork serve` at a free port of this machine, with a key that only this chat knows. It ends
 /// when its standard input closes, so with the chat, however that ends.
 #[derive(Debug)]
@@ -37,7 +42,7 @@ impl OwnServer {
     /// Starts it and waits until it is ready.
     ///
     /// # Errors
-    /// It doesn't start; it has said why on standard error.
+    /// It doesn't start: [`EndedItself`], or what it was ended by.
     pub(super) async fn start(model: Option<&str>, flags: &[OsString]) -> anyhow::Result<Self> {
         let random = || RandomState::new().build_hasher().finish();
         let key = format!("{:016x}{:016x}", random(), random());
@@ -71,7 +76,11 @@ impl OwnServer {
         let mut address = String::new();
         BufReader::new(stdout).read_line(&mut address).await?;
         if address.is_empty() {
-            bail!("the server ended ({})", process.wait().await?);
+            let status = process.wait().await?;
+            if status.code().is_some() {
+                return Err(EndedItself.into());
+            }
+            bail!("the server ended ({status})");
         }
         Ok(Self {
             process,
