@@ -246,7 +246,10 @@ mod tests {
             (r#"{"backend": "best"}"#, "backend must be one of auto"),
             (r#"{"bakend": "auto"}"#, "bakend"),
             (r#"{"compile_threads": 0}"#, "compile_threads must be"),
-            (r#"{"reasoning_parser": "harmony"}"#, "harmony"),
+            (
+                r#"{"reasoning_parser": "harmony"}"#,
+                "must be one of auto, deepseek_r1, glm45, qwen3, none",
+            ),
         ] {
             let error = StructuredOutputsArgs::from_json(text).unwrap_err();
             assert!(error.message.contains(says), "{error}");

@@ -382,7 +382,7 @@ fn a_person_edits_lines_repeats_them_and_gives_commands() {
         "formwork-builtin: type a message, or /help",
         "(a new conversation)",
         "(the model is told so before the conversation)",
-        "error: there is no command /nonsense: /help lists them",
+        "error: there is no command /nonsense: /help lists the commands",
         "bad.json: schema, at `#/type`: ",
         "(answers are free)",
         "/schema FILE     hold every answer",

@@ -45,13 +45,18 @@ pub(crate) fn python(packages: &str) -> Option<OsString> {
 
 /// Runs a script of `tests/python` against a server.
 fn run(script: &str, packages: &str, arguments: &[&str]) {
+    run_at(&base_url(), script, packages, arguments);
+}
+
+/// Runs it against the server at a base URL.
+fn run_at(base_url: &str, script: &str, packages: &str, arguments: &[&str]) {
     let Some(python) = python(packages) else {
         return;
     };
     let folder = integration_tests::workspace().join("tests/python");
     let output = Command::new(python)
         .arg(folder.join(script))
-        .arg(base_url())
+        .arg(base_url)
         .args(arguments)
         .output()
         .unwrap();
@@ -90,6 +95,27 @@ fn the_langchain_openai_package_works_unchanged() {
 #[test]
 fn the_litellm_package_works_unchanged() {
     run("litellm_client.py", "litellm, openai, pydantic", &[]);
+}
+
+#[test]
+fn codex_works_unchanged() {
+    // The built-in model, which answers nonsense so far beyond what it was made for: it is held to a schema.
+    let folder = tempfile::tempdir().unwrap();
+    let model = integration_tests::workspace().join("builtin-model/model");
+    for file in std::fs::read_dir(model).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let config = folder.path().join("config.json");
+    let made_for = r#""max_position_embeddings": 2048"#;
+    let text = std::fs::read_to_string(&config).unwrap();
+    assert!(text.contains(made_for), "{text}");
+    let longer = text.replace(made_for, r#""max_position_embeddings": 32768"#);
+    std::fs::write(&config, longer).unwrap();
+    let model = folder.path().to_str().unwrap();
+    let server = Server::start(&[model, "--api-key", "secret"]);
+    let base_url = format!("http://{}/v1", server.address);
+    run_at(&base_url, "codex_client.py", "codex_cli_bin", &[]);
 }
 
 #[test]
