@@ -113,7 +113,8 @@ fn codex_works_unchanged() {
     let longer = text.replace(made_for, r#""max_position_embeddings": 32768"#);
     std::fs::write(&config, longer).unwrap();
     let model = folder.path().to_str().unwrap();
-    let server = Server::start(&[model, "--api-key", "secret"]);
+    let named = "--served-model-name=formwork-builtin";
+    let server = Server::start(&[model, "--api-key", "secret", named]);
     let base_url = format!("http://{}/v1", server.address);
     run_at(&base_url, "codex_client.py", "codex_cli_bin", &[]);
 }
