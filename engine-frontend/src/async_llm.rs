@@ -362,6 +362,12 @@ impl AsyncLLM {
     pub fn num_generation_tokens(&self) -> u64 {
         self.inner.state().output_processor.num_generation_tokens()
     }
+
+    /// Grammars that the core compiles now, or that wait for it.
+    pub fn num_queued_grammars(&self) -> u32 {
+        let state = self.inner.state();
+        state.metrics.structured_output.num_queued_grammars
+    }
 }
 
 fn model_limits(ready: &EngineCoreReadyResponse, tokenizer: &Tokenizer) -> ModelLimits {

@@ -16,10 +16,19 @@ use crate::terminal_text::for_terminal;
 /// Time between two lines where there is no terminal.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
+/// What the engine says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EngineProgress {
+    /// Tokens since the start.
+    pub num_generation_tokens: u64,
+    /// Grammars that are compiled now, or wait for it.
+    pub num_queued_grammars: u32,
+}
+
 /// Counts lines and shows them on standard error.
 pub struct Progress {
     bar: Option<ProgressBar>,
-    num_generation_tokens: Box<dyn Fn() -> u64 + Send>,
+    engine: Box<dyn Fn() -> EngineProgress + Send>,
     /// Lines of the input, once they are counted.
     total: Arc<OnceLock<u64>>,
     is_hidden: bool,
@@ -43,11 +52,10 @@ impl fmt::Debug for Progress {
 
 impl Progress {
     /// Starts where a former run ended, in an input of `total_bytes` (unknown for a pipe).
-    /// `num_generation_tokens` counts tokens since the start.
     pub fn new(
         total_bytes: Option<u64>,
         former: &ResumePoint,
-        num_generation_tokens: impl Fn() -> u64 + Send + 'static,
+        engine: impl Fn() -> EngineProgress + Send + 'static,
     ) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let (bar, template) = match total_bytes {
@@ -68,7 +76,7 @@ impl Progress {
         let now = Instant::now();
         Self {
             bar,
-            num_generation_tokens: Box::new(num_generation_tokens),
+            engine: Box::new(engine),
             total: Arc::default(),
             is_hidden: false,
             started: now,
@@ -136,19 +144,24 @@ impl Progress {
 
     /// How far the batch is, and the time that it still takes where `with_eta`: a bar shows its own.
     fn state(&self, now: Instant, with_eta: bool) -> String {
-        let tokens = (self.num_generation_tokens)();
+        let engine = (self.engine)();
+        let tokens = engine.num_generation_tokens;
         let elapsed = now.saturating_duration_since(self.started);
         #[allow(clippy::cast_precision_loss, reason = "for people")]
         let rate = tokens as f64 / elapsed.as_secs_f64().max(0.001);
         let (written, failed) = (self.written, self.failed);
+        let grammars = match engine.num_queued_grammars {
+            0 => String::new(),
+            queued => format!(", compiling {}", count(queued.into(), "grammar")),
+        };
         let Some(total) = self.total.get().map(|total| (*total).max(written)) else {
             return format!(
-                "{}, {failed} failed, {rate:.1} tokens/s",
+                "{}, {failed} failed, {rate:.1} tokens/s{grammars}",
                 count(written, "line")
             );
         };
         let state = format!(
-            "{written} of {}, {failed} failed, {rate:.1} tokens/s",
+            "{written} of {}, {failed} failed, {rate:.1} tokens/s{grammars}",
             count(total, "line")
         );
         match (with_eta, u32::try_from(written - self.resumed)) {
@@ -199,7 +212,7 @@ impl Progress {
     }
 
     fn summary(&self) -> String {
-        let tokens = (self.num_generation_tokens)();
+        let tokens = (self.engine)().num_generation_tokens;
         let seconds = self.started.elapsed().as_secs_f64().max(0.001);
         #[allow(clippy::cast_precision_loss, reason = "for people")]
         let rate = tokens as f64 / seconds;
@@ -234,6 +247,13 @@ mod tests {
         }
     }
 
+    fn engine(num_generation_tokens: u64, num_queued_grammars: u32) -> EngineProgress {
+        EngineProgress {
+            num_generation_tokens,
+            num_queued_grammars,
+        }
+    }
+
     #[test]
     fn a_line_says_how_far_it_is_and_how_long_it_takes() {
         let total = Arc::<OnceLock<u64>>::default();
@@ -241,7 +261,8 @@ mod tests {
             done: 10,
             ..ResumePoint::default()
         };
-        let mut progress = Progress::new(None, &former, || 300).with_total(total.clone());
+        let mut progress =
+            Progress::new(None, &former, || engine(300, 0)).with_total(total.clone());
         for offset in 0..5 {
             let error = (offset == 3).then_some("no");
             progress.line_written(offset, line("a", error));
@@ -266,11 +287,12 @@ mod tests {
     #[test]
     fn before_the_first_line_nobody_knows_how_long_it_takes() {
         let total = Arc::new(OnceLock::from(7));
-        let progress = Progress::new(None, &ResumePoint::default(), || 0).with_total(total);
+        let progress = Progress::new(None, &ResumePoint::default(), || engine(0, 1));
+        let progress = progress.with_total(total);
         let now = progress.started + Duration::from_secs(10);
         assert_eq!(
             progress.state(now, true),
-            "0 of 7 lines, 0 failed, 0.0 tokens/s"
+            "0 of 7 lines, 0 failed, 0.0 tokens/s, compiling 1 grammar"
         );
     }
 
@@ -280,7 +302,7 @@ mod tests {
             done: 3,
             ..ResumePoint::default()
         };
-        let mut progress = Progress::new(None, &former, || 1);
+        let mut progress = Progress::new(None, &former, || engine(1, 0));
         assert!(
             progress
                 .summary()

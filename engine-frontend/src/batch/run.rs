@@ -13,7 +13,7 @@ use super::error::BatchError;
 use super::input::{InputLine, InputReader};
 use super::line::{BatchRequestInput, BatchRequestOutput};
 use super::output::{OutputFile, OutputPolicy, refuse_same_file};
-use super::progress::Progress;
+use super::progress::{EngineProgress, Progress};
 use super::prompts::run_prompts;
 use super::resume::{ResumePoint, resume};
 use super::runner::{LineResult, RunEnd, RunnerConfig, run_lines};
@@ -110,7 +110,10 @@ async fn run_file(
         .map(|metadata| metadata.len());
     let mut progress = Progress::new(total_bytes, &point, {
         let engine = engine.clone();
-        move || engine.num_generation_tokens()
+        move || EngineProgress {
+            num_generation_tokens: engine.num_generation_tokens(),
+            num_queued_grammars: engine.num_queued_grammars(),
+        }
     });
     progress = match (args.no_progress, total_bytes) {
         (true, _) => progress.hidden(),

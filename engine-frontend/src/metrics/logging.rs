@@ -32,6 +32,8 @@ struct Interval {
     num_generation_tokens: u64,
     num_running_reqs: u32,
     num_waiting_reqs: u32,
+    /// Grammars that are compiled, or wait for it.
+    num_queued_grammars: u32,
     kv_cache_usage: f64,
     prefix_cache: CachingMetrics,
 }
@@ -46,6 +48,7 @@ impl Interval {
             num_generation_tokens: 0,
             num_running_reqs: 0,
             num_waiting_reqs: 0,
+            num_queued_grammars: 0,
             kv_cache_usage: 0.0,
             prefix_cache: CachingMetrics::default(),
         }
@@ -72,6 +75,9 @@ impl Interval {
         self.num_prompt_tokens += u64::from(scheduler.num_prompt_tokens);
         self.num_running_reqs = scheduler.num_running_reqs;
         self.num_waiting_reqs = scheduler.num_waiting_reqs;
+        if let Some(stats) = &scheduler.structured_output_stats {
+            self.num_queued_grammars = stats.num_queued_grammars;
+        }
         self.kv_cache_usage = scheduler.kv_cache_usage;
         self.prefix_cache.observe(scheduler.prefix_cache_stats);
     }
@@ -84,6 +90,10 @@ impl Interval {
             return None;
         };
         let is_idle = num_unfinished == 0;
+        let grammars = match self.num_queued_grammars {
+            0 => String::new(),
+            queued => format!(", Compiling: {queued} grammars"),
+        };
         if is_idle {
             self.since = None;
             // An abort isn't followed by a step that would report it.
@@ -96,7 +106,7 @@ impl Interval {
             return (seconds >= 1.0).then(|| {
                 format!(
                     "Engine 000: no step has ended for {seconds:.1} s (a long prefill takes long \
-                     steps), Unfinished: {num_unfinished} reqs"
+                     steps), Unfinished: {num_unfinished} reqs{grammars}"
                 )
             });
         }
@@ -111,7 +121,7 @@ impl Interval {
         Some(format!(
             "Engine 000: Avg prompt throughput: {:.1} tokens/s, Avg generation throughput: {:.1} \
              tokens/s, Running: {} reqs, Waiting: {} reqs, KV cache usage: {:.1}%, Prefix cache \
-             hit rate: {:.1}%",
+             hit rate: {:.1}%{grammars}",
             rate(&mut self.num_prompt_tokens),
             rate(&mut self.num_generation_tokens),
             self.num_running_reqs,
@@ -159,6 +169,8 @@ impl StatLogger for LoggingStatLogger {
 
 #[cfg(test)]
 mod tests {
+    use protocol::StructuredOutputStats;
+
     use super::*;
 
     /// An interval on a clock that a test sets, in seconds.
@@ -260,16 +272,22 @@ mod tests {
     fn a_report_between_steps_is_no_step() {
         let mut clock = Clock::start();
         clock.arrival(0);
-        let report = SchedulerStats::default();
+        let report = SchedulerStats {
+            structured_output_stats: Some(StructuredOutputStats {
+                num_queued_grammars: 2,
+                ..StructuredOutputStats::default()
+            }),
+            ..SchedulerStats::default()
+        };
         let now = clock.at(2);
         clock
             .interval
             .step_ended(now, Some(&report), &IterationStats::default());
+        let line = clock.line(10, 1).unwrap();
+        assert!(line.contains("no step has ended for 10.0 s"), "{line}");
         assert!(
-            clock
-                .line(10, 1)
-                .unwrap()
-                .contains("no step has ended for 10.0 s")
+            line.ends_with("Unfinished: 1 reqs, Compiling: 2 grammars"),
+            "{line}"
         );
     }
 }

@@ -37,3 +37,10 @@ pub struct AccessArgs {
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
 }
+
+impl AccessArgs {
+    /// True if requests must bring a key.
+    pub fn has_keys(&self) -> bool {
+        !self.api_key.is_empty() || self.api_keys.is_some()
+    }
+}

@@ -3,13 +3,12 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use super::support::{Server, eventually, formwork, signal};
+use super::support::{Server, eventually, formwork, signal, terminal};
 
 /// A chat with the server that all tests share.
 fn chat(flags: &[&str]) -> Command {
@@ -164,18 +163,6 @@ fn its_own_server_ends_with_it() {
     eventually("the server has ended", || {
         std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))
     });
-}
-
-/// A pseudo-terminal: our end and the program's.
-fn terminal() -> (File, OwnedFd) {
-    let (mut ours, mut theirs) = (0, 0);
-    let null = std::ptr::null_mut();
-    // SAFETY: the first two pointers are to integers that live through the call, the others may be
-    // null.
-    let result = unsafe { libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()) };
-    assert_eq!(result, 0, "there are pseudo-terminals");
-    // SAFETY: both were just opened, and nobody else has them.
-    unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! A newcomer's first minutes: the start, and the pages that tell about the server.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::client::start;
-use super::support::{Server, formwork};
+use super::support::{Server, formwork, terminal};
 
 /// A server that is started with these arguments alone, and its standard error until it is ready.
 fn started(arguments: &[&str], variables: &[(&str, &str)]) -> (Server, String) {
@@ -45,6 +47,66 @@ fn another_address_without_a_key_is_warned_of() {
     );
     let (_server, told) = started(&[&everywhere[..], &["--api-key", "k"]].concat(), &[]);
     assert!(!told.contains("WARN"), "{told}");
+}
+
+#[test]
+fn at_a_terminal_a_server_says_what_to_try_and_it_works() {
+    let (ours, theirs) = terminal();
+    let mut command = formwork();
+    command
+        .args([
+            "serve",
+            "--threads",
+            "1",
+            "--port",
+            "0",
+            "--api-key",
+            "it's",
+        ])
+        .stderr(theirs);
+    let server = Server::spawn(&mut command);
+    let said: Vec<String> = BufReader::new(ours)
+        .lines()
+        .map(Result::unwrap)
+        .scan(false, |is_over, line| {
+            let before = *is_over;
+            *is_over = line.starts_with("try ");
+            (!before).then_some(line)
+        })
+        .collect();
+    let page = format!("page       http://{}/", server.address);
+    assert!(said.contains(&page), "{said:?}");
+    let command = said.last().unwrap().trim_start_matches("try").trim();
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .env("FORMWORK_API_KEY", "it's")
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    if output.status.code() == Some(127) && std::env::var("CI").as_deref() != Ok("true") {
+        return eprintln!("skipped: no curl on this machine");
+    }
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        answer["choices"][0]["message"]["content"], "good",
+        "{answer}"
+    );
+}
+
+#[test]
+fn completions_and_the_manual_are_written() {
+    let written = |arguments: &[&str]| {
+        let output = formwork().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        let script = written(&["completions", shell]);
+        assert!(script.contains("max-model-len"), "{shell}");
+        let script = written(&["completions", shell, "formwork-batch"]);
+        assert!(script.contains("fail-on-error"), "{shell}");
+    }
+    assert!(written(&["man", "bench", "serve"]).contains(".TH formwork-bench-serve "));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Servers for the tests.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -196,4 +198,16 @@ pub(crate) fn streamed_text(answer: &Answer) -> String {
         event["choices"][0]["delta"]["content"].as_str()
     });
     pieces.collect()
+}
+
+/// A pseudo-terminal: our end and the program's.
+pub(crate) fn terminal() -> (File, OwnedFd) {
+    let (mut ours, mut theirs) = (0, 0);
+    let null = std::ptr::null_mut();
+    // SAFETY: the first two pointers are to integers that live through the call, the others may be
+    // null.
+    let result = unsafe { libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()) };
+    assert_eq!(result, 0, "there are pseudo-terminals");
+    // SAFETY: both were just opened, and nobody else has them.
+    unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }

@@ -8,6 +8,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::super::line::{BadLine, BatchRequestOutput};
 use super::super::output::OutputPolicy;
+use super::super::progress::EngineProgress;
 use super::super::resume::{ResumePoint, resume};
 use super::*;
 
@@ -57,7 +58,7 @@ fn echo(line: &InputLine) -> LineResult {
 }
 
 fn progress() -> Progress {
-    Progress::new(None, &ResumePoint::default(), || 0)
+    Progress::new(None, &ResumePoint::default(), EngineProgress::default)
 }
 
 async fn run<S, F>(

@@ -6,7 +6,9 @@ mod chat;
 mod check;
 mod constraint;
 mod daemon;
+mod first_steps;
 mod http;
+mod manual;
 mod other_flags;
 mod pid_file;
 mod piece;
@@ -53,6 +55,10 @@ enum Command {
     /// Make keys for --api-keys
     #[command(subcommand)]
     ApiKey(api_key::ApiKeyCommand),
+    /// Write what a shell needs to complete the command line
+    Completions(manual::CompletionsArgs),
+    /// Write a page of the manual
+    Man(manual::ManArgs),
     /// Tell a server that runs in the background to end, and wait for it
     Stop(StopArgs),
     /// Say whether a server runs in the background, and how it is
@@ -161,6 +167,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Bench(bench::BenchCommand::Serve(args)) => bench::serve(&args),
         Command::Check(args) => check::check(&args),
         Command::ApiKey(command) => api_key::api_key(&command),
+        Command::Completions(args) => manual::completions(&args).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => manual::man(&args).map(|()| ExitCode::SUCCESS),
         Command::Stop(args) => daemon::stop(&pid_file::path(args.pid_file)?, args.timeout),
         Command::Status(args) => daemon::status(&pid_file::path(args.pid_file)?),
     }

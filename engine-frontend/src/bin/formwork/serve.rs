@@ -1,7 +1,7 @@
 //! `formwork serve` in the foreground.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -11,6 +11,7 @@ use engine_frontend::server::{
 use engine_frontend::{frontend_runtime, init_logging_as};
 use rustix::process::{Resource, Signal, getpid, getrlimit, kill_process, setrlimit};
 
+use crate::first_steps::first_steps;
 use crate::pid_file::PidFile;
 
 /// Serves until it is told to end.
@@ -78,7 +79,8 @@ pub(crate) fn raise_file_limit() {
 /// Says what is served, for people on standard error; and where, on standard output, for programs
 /// that wait for it.
 fn say_ready(ready: &Ready, server: &ServerArgs, json: bool) {
-    if json || server.daemonized || server.end_with_stdin {
+    let is_for_programs = json || server.daemonized || server.end_with_stdin;
+    if is_for_programs {
         for line in ready.summary.lines() {
             tracing::info!("{line}");
         }
@@ -88,4 +90,7 @@ fn say_ready(ready: &Ready, server: &ServerArgs, json: bool) {
     tracing::info!("ready at {}", ready.address);
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{}", ready.address).and_then(|()| stdout.flush());
+    if !is_for_programs && std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "{}", first_steps(&ready.address, server));
+    }
 }
