@@ -390,11 +390,8 @@ impl InputProcessor {
     /// Checks a prompt's length and its ids; returns the length.
     fn verify_prompt(&self, token_ids: &[u32]) -> Result<u32, ValidationError> {
         if token_ids.is_empty() {
-            return Err(ValidationError::field(
-                "prompt",
-                "",
-                "the prompt is empty; it must have at least one token",
-            ));
+            let message = "the prompt is empty; it must have at least one token";
+            return Err(ValidationError::about("prompt", message));
         }
         let max_model_len = self.limits.max_model_len;
         let Some(prompt_len) = u32::try_from(token_ids.len())
