@@ -13,7 +13,6 @@ use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
-use crate::lexical::OutOfFuel;
 use crate::mask::{Mask, MaskRef};
 use history::History;
 

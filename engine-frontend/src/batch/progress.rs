@@ -44,7 +44,7 @@ impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Progress")
             .field("written", &self.written)
-            .field("failed", &self.failed)
+            .field("failed", &self.failed())
             .finish_non_exhaustive()
     }
 }
