@@ -81,7 +81,7 @@ impl ChatCompletionRequest {
         Self::from_fields(Fields::of(Api::Chat, body, true)?)
     }
 
-    pub(super) fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
+    pub(crate) fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
         let common = CommonFields::take(&mut fields)?;
         refuse_unsupported(&mut fields)?;
         let messages: Vec<Value> = fields.require("messages")?;
@@ -179,7 +179,7 @@ impl ChatCompletionRequest {
     }
 
     /// The prompt, which takes what it is made of: it may be large, and the answer takes long.
-    pub(super) fn take_prompt(&mut self) -> Prompt {
+    pub(crate) fn take_prompt(&mut self) -> Prompt {
         Prompt::Chat(ChatPrompt {
             messages: mem::take(&mut self.messages),
             tools: self.tools.take(),

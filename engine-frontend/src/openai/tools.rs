@@ -82,7 +82,7 @@ fn check_keys(i: usize, tool: &Value) -> Result<(), ValidationError> {
 const MAX_TOOLS: usize = 1024;
 
 /// Refuses more tools than a request may have, before anything is made of them.
-pub(super) fn check_number(tools: &[Value]) -> Result<(), ValidationError> {
+pub(crate) fn check_number(tools: &[Value]) -> Result<(), ValidationError> {
     if tools.len() <= MAX_TOOLS {
         return Ok(());
     }
