@@ -83,8 +83,10 @@ impl<'a> AnthropicServingMessages<'a> {
     /// The request names another model, is longer than what is counted, or the template refuses the messages.
     pub async fn count_tokens(
         &self,
-        request: AnthropicCountTokensRequest,
+        mut request: AnthropicCountTokensRequest,
+        context: &RequestContext,
     ) -> Result<AnthropicCountTokensResponse, ServingError> {
+        self.skip_tools(&mut request.0, context).await?;
         let AnthropicMessagesRequest {
             mut chat, words, ..
         } = request.0;
@@ -100,6 +102,23 @@ impl<'a> AnthropicServingMessages<'a> {
         Ok(AnthropicCountTokensResponse {
             input_tokens: tokenized.count as u64,
         })
+    }
+
+    /// Leaves out the tools whose schemas can't be enforced, where the request says so, and warns of each.
+    ///
+    /// # Errors
+    /// The request names another model; no tool is left, and the answer must be a call.
+    pub async fn skip_tools(
+        &self,
+        request: &mut AnthropicMessagesRequest,
+        context: &RequestContext,
+    ) -> Result<(), ServingError> {
+        let words = &request.words;
+        let skipped = self.0.skip_tools(&mut request.chat, context).await;
+        let mut skipped = skipped.map_err(|error| words.of_serving_error(error))?;
+        skipped.rename(|field| words.of_field(field));
+        request.chat.common.warnings.extend(skipped);
+        Ok(())
     }
 
     /// Adds warnings about parts of a request that the chat template doesn't read.

@@ -31,6 +31,7 @@ mod tool_call;
 mod tool_choice;
 mod tool_format;
 mod tool_parser;
+mod tool_strictness;
 mod tools;
 mod trace;
 mod usage;
@@ -64,6 +65,7 @@ pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, Token
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_choice::ToolChoice;
 pub use tool_format::ToolCallFormat;
+pub use tool_strictness::ToolStrictness;
 pub use trace::{TracedAlternative, TracedToken};
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};
 pub use warnings::Warnings;

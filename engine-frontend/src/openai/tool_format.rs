@@ -366,7 +366,7 @@ pub(crate) struct Openings {
 
 impl Openings {
     /// The openings of these functions' calls.
-    pub(super) fn new<'a>(
+    pub(crate) fn new<'a>(
         format: ToolCallFormat,
         functions: impl IntoIterator<Item = &'a str>,
     ) -> Self {

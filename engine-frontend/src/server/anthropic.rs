@@ -32,6 +32,8 @@ pub(super) async fn messages(State(app): App, request: Request) -> Result<Respon
     let (mut request, share) = call.json(request, read).await?;
     let serving = AnthropicServingMessages::new(&app.serving);
     call.apply_flags(&mut request.chat.common);
+    let skipped = serving.skip_tools(&mut request, &call.context);
+    call.within_deadline(skipped).await?;
     serving.warn_of_unread(&mut request);
     let warnings = call.warn(&request.chat.common.warnings);
     if request.chat.common.stream {
@@ -53,7 +55,8 @@ pub(super) async fn count_tokens(State(app): App, request: Request) -> Result<Re
     };
     let (request, share) = call.json(request, read).await?;
     let serving = AnthropicServingMessages::new(&app.serving);
-    let answer = call.within_deadline(serving.count_tokens(request)).await?;
+    let answer = serving.count_tokens(request, &call.context);
+    let answer = call.within_deadline(answer).await?;
     held_json(answer, share)
 }
 

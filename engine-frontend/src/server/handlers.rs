@@ -73,6 +73,9 @@ pub(super) async fn chat_completions(
         return Ok(refusal);
     }
     call.apply_flags(&mut request.common);
+    let skipped = app.serving.skip_tools(&mut request, &call.context);
+    let skipped = call.within_deadline(skipped).await?;
+    request.common.warnings.extend(skipped);
     app.serving.warn_of_unread(&mut request);
     let warnings = call.warn(&request.common.warnings);
     if request.common.stream {
@@ -94,6 +97,10 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
     };
     let (mut request, share) = call.json(request, read).await?;
     call.apply_flags(&mut request.chat.common);
+    let skipped = app
+        .serving
+        .skip_tools_of_response(&mut request, &call.context);
+    call.within_deadline(skipped).await?;
     app.serving.warn_of_unread_input(&mut request);
     let warnings = call.warn(&request.chat.common.warnings);
     if request.chat.common.stream {

@@ -85,6 +85,23 @@ impl OpenAIServing {
         EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 
+    /// Leaves out tools as [`skip_tools`](Self::skip_tools) does.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn skip_tools_of_response(
+        &self,
+        request: &mut ResponsesRequest,
+        context: &RequestContext,
+    ) -> Result<(), ServingError> {
+        let words = &request.words;
+        let skipped = self.skip_tools(&mut request.chat, context).await;
+        let mut skipped = skipped.map_err(|error| words.of_serving_error(error))?;
+        skipped.rename(|field| words.of_field(field));
+        request.chat.common.warnings.extend(skipped);
+        Ok(())
+    }
+
     /// Adds warnings about parts of a request that the chat template doesn't read.
     pub fn warn_of_unread_input(&self, request: &mut ResponsesRequest) {
         let mut warnings = std::mem::take(&mut request.chat.common.warnings);
