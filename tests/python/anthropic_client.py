@@ -10,10 +10,12 @@ import pydantic
 base_url = sys.argv[1].removesuffix("/v1")
 client = anthropic.Anthropic(base_url=base_url, api_key="secret", max_retries=0)
 model = client.models.list().data[0].id
+# The package has no argument for it any more.
+greedy = {"temperature": 0}
 question = [{"role": "user", "content": "What is Formwork?"}]
 
 # A whole answer, and the same as a stream.
-whole = client.messages.create(model=model, messages=question, max_tokens=80, temperature=0)
+whole = client.messages.create(model=model, messages=question, max_tokens=80, extra_body=greedy)
 assert (whole.type, whole.role, whole.stop_reason) == ("message", "assistant", "end_turn"), whole
 assert whole.id.startswith("msg_") and whole._request_id, whole
 (block,) = whole.content
@@ -21,7 +23,7 @@ assert block.type == "text" and block.text.startswith("Formwork is"), whole
 counted = client.messages.count_tokens(model=model, messages=question)
 assert counted.input_tokens == whole.usage.input_tokens, (counted, whole.usage)
 with client.messages.stream(
-    model=model, messages=question, max_tokens=80, temperature=0
+    model=model, messages=question, max_tokens=80, extra_body=greedy
 ) as stream:
     text = "".join(stream.text_stream)
     final = stream.get_final_message()
@@ -30,17 +32,17 @@ assert (final.stop_reason, final.usage) == ("end_turn", whole.usage), final
 types = [
     event.type
     for event in client.messages.create(
-        model=model, messages=question, max_tokens=80, temperature=0, stream=True
+        model=model, messages=question, max_tokens=80, extra_body=greedy, stream=True
     )
 ]
 assert types[:3] == ["message_start", "content_block_start", "content_block_delta"], types
 assert types[-3:] == ["content_block_stop", "message_delta", "message_stop"], types
 
 # Limits, stop sequences, a system text, a prefilled answer.
-cut = client.messages.create(model=model, messages=question, max_tokens=2, temperature=0)
+cut = client.messages.create(model=model, messages=question, max_tokens=2, extra_body=greedy)
 assert cut.stop_reason == "max_tokens" and cut.usage.output_tokens == 2, cut
 stopped = client.messages.create(
-    model=model, messages=question, max_tokens=80, temperature=0, stop_sequences=["inference"]
+    model=model, messages=question, max_tokens=80, extra_body=greedy, stop_sequences=["inference"]
 )
 assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "inference"), stopped
 briefly = client.messages.create(
@@ -48,8 +50,7 @@ briefly = client.messages.create(
     system=[{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
     messages=question + [{"role": "assistant", "content": "Formwork is"}],
     max_tokens=8,
-    top_k=5,
-    top_p=0.9,
+    extra_body={"top_k": 5, "top_p": 0.9},
     metadata={"user_id": "me"},
 )
 assert briefly.content, briefly
@@ -68,11 +69,11 @@ weather: anthropic.types.ToolParam = {
 asked = [{"role": "user", "content": "What is the weather in Lisbon?"}]
 for choice in ({"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "get_weather"}):
     request = {"model": model, "messages": asked, "tools": [weather], "tool_choice": choice}
-    answer = client.messages.create(**request, max_tokens=200, temperature=0)
+    answer = client.messages.create(**request, max_tokens=200, extra_body=greedy)
     assert answer.stop_reason == "tool_use", answer
     (call,) = answer.content
     assert (call.type, call.name, list(call.input)) == ("tool_use", "get_weather", ["city"]), call
-    with client.messages.stream(**request, max_tokens=200, temperature=0) as stream:
+    with client.messages.stream(**request, max_tokens=200, extra_body=greedy) as stream:
         parts = [event.partial_json for event in stream if event.type == "input_json"]
         final = stream.get_final_message()
     assert json.loads("".join(parts)) == final.content[0].input == call.input, (parts, final)
@@ -109,11 +110,11 @@ assert [message.stop_reason for message in runner], "no answer"
 thinking = {"type": "enabled", "budget_tokens": 1024}
 sums = [{"role": "user", "content": "2 + 3?"}]
 answer = client.messages.create(
-    model=model, messages=sums, max_tokens=1500, thinking=thinking, temperature=0
+    model=model, messages=sums, max_tokens=1500, thinking=thinking, extra_body=greedy
 )
 assert answer.content[0].type == "thinking" and answer.content[0].signature, answer
 with client.messages.stream(
-    model=model, messages=sums, max_tokens=1500, thinking=thinking, temperature=0
+    model=model, messages=sums, max_tokens=1500, thinking=thinking, extra_body=greedy
 ) as stream:
     final = stream.get_final_message()
 assert final.content[0] == answer.content[0], (final, answer)

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::openai::ErrorInfo;
 
+/// The field by which a request asks the server to keep its conversation.
+pub(super) const THREAD: &str = "thread";
+
 /// `{"type": "error", "error": {...}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnthropicErrorResponse {
@@ -24,6 +27,18 @@ pub struct AnthropicError {
     pub error_type: String,
     /// For people. Names the field at fault.
     pub message: String,
+    /// For programs, where they can do without what was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<AnthropicErrorDetails>,
+}
+
+/// What a program can do without.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnthropicErrorDetails {
+    /// `thread_unsupported_request`: the `anthropic` package sends the whole conversation then.
+    pub error_code: String,
+    /// The fields that are not supported.
+    pub unsupported: Vec<String>,
 }
 
 impl AnthropicErrorResponse {
@@ -45,6 +60,10 @@ impl AnthropicErrorResponse {
             error: AnthropicError {
                 error_type: error_type.to_owned(),
                 message: error.message.clone(),
+                details: (error.param.as_deref() == Some(THREAD)).then(|| AnthropicErrorDetails {
+                    error_code: "thread_unsupported_request".to_owned(),
+                    unsupported: vec![THREAD.to_owned()],
+                }),
             },
             request_id: request_id.to_owned(),
         }

@@ -16,7 +16,7 @@ mod serving;
 mod tests;
 mod tools;
 
-pub use error::{AnthropicError, AnthropicErrorResponse};
+pub use error::{AnthropicError, AnthropicErrorDetails, AnthropicErrorResponse};
 pub use protocol::{
     AnthropicContentBlock, AnthropicCountTokensResponse, AnthropicMessagesResponse, AnthropicUsage,
 };

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::conversation::Conversation;
+use super::error::THREAD;
 use super::output_config::{self, Thinking};
 use super::tools;
 use crate::error::ValidationError;
@@ -138,7 +139,7 @@ impl AnthropicMessagesRequest {
 
 /// A request for `/v1/messages/count_tokens`: one for `/v1/messages`, which needs no `max_tokens` here.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AnthropicCountTokensRequest(pub(super) AnthropicMessagesRequest);
+pub struct AnthropicCountTokensRequest(pub AnthropicMessagesRequest);
 
 impl AnthropicCountTokensRequest {
     /// Reads a request's body.
@@ -155,11 +156,6 @@ impl AnthropicCountTokensRequest {
     /// As [`AnthropicMessagesRequest::from_json_strict`].
     pub fn from_json_strict(body: Value) -> Result<Self, ValidationError> {
         AnthropicMessagesRequest::from_json_strict(with_max_tokens(body)).map(Self)
-    }
-
-    /// The request whose prompt is counted.
-    pub fn messages(&self) -> &AnthropicMessagesRequest {
-        &self.0
     }
 }
 
@@ -181,11 +177,13 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
     let instead = "the server has no tools of its own; call the MCP server yourself";
     fields.refuse_unless("mcp_servers", instead, |v| v == &json!([]))?;
     let instead = "shorten the messages yourself";
-    fields.refuse_unless("context_management", instead, |v| {
-        v == &json!({}) || v == &json!({"edits": []})
-    })?;
+    fields.refuse_unless("context_management", instead, asks_for_no_edit)?;
     fields.refuse_unless("speed", "there is one speed", |v| v == "standard")?;
     for (name, instead) in [
+        (
+            THREAD,
+            "the server keeps nothing; bring the whole conversation as messages",
+        ),
         ("container", "the server runs no code"),
         (
             "diagnostics",
@@ -196,6 +194,18 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
         fields.refuse_unless(name, instead, |_| false)?;
     }
     Ok(())
+}
+
+/// True for a `context_management` that leaves the conversation as it is.
+fn asks_for_no_edit(management: &Value) -> bool {
+    let keeps_all = json!({"type": "clear_thinking_20251015", "keep": "all"});
+    let Some(management) = management.as_object() else {
+        return false;
+    };
+    management.iter().all(|(name, edits)| {
+        let edits = edits.as_array().filter(|_| name == "edits");
+        edits.is_some_and(|edits| edits.iter().all(|edit| *edit == keeps_all))
+    })
 }
 
 /// Takes `metadata`, whose keys may be `null` here.

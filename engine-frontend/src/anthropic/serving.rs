@@ -83,10 +83,8 @@ impl<'a> AnthropicServingMessages<'a> {
     /// The request names another model, is longer than what is counted, or the template refuses the messages.
     pub async fn count_tokens(
         &self,
-        mut request: AnthropicCountTokensRequest,
-        context: &RequestContext,
+        request: AnthropicCountTokensRequest,
     ) -> Result<AnthropicCountTokensResponse, ServingError> {
-        self.skip_tools(&mut request.0, context).await?;
         let AnthropicMessagesRequest {
             mut chat, words, ..
         } = request.0;

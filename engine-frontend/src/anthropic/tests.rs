@@ -101,7 +101,8 @@ fn sampling_and_calls_become_those_of_a_chat_request() {
         "model": "m", "max_tokens": 7, "stop_sequences": ["x"], "temperature": 0.5, "top_p": 0.9,
         "top_k": 3, "stream": true, "metadata": {"user_id": null}, "service_tier": "standard_only",
         "tools": [tool], "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
-        "container": null, "mcp_servers": [], "context_management": {"edits": []},
+        "container": null, "mcp_servers": [],
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
         "cache_control": {"type": "ephemeral"}, "seed": 1,
     }));
     let common = &request.chat.common;
@@ -383,6 +384,11 @@ fn what_is_wrong_is_named_in_this_apis_words() {
             "mcp_servers",
             "call the MCP server yourself",
         ),
+        (
+            json!({"thread": {"type": "create"}}),
+            "thread",
+            "keeps nothing",
+        ),
         (json!({"container": "c"}), "container", "runs no code"),
         (
             json!({"context_management": {"edits": [{}]}}),
@@ -418,7 +424,7 @@ fn counting_needs_no_limit() {
     let mut body = body(json!({}));
     body["max_tokens"] = Value::Null;
     let request = AnthropicCountTokensRequest::from_json(body.clone()).unwrap();
-    assert_eq!(request.messages().chat.messages.len(), 1);
+    assert_eq!(request.0.chat.messages.len(), 1);
     body["mesages"] = json!([]);
     assert!(AnthropicCountTokensRequest::from_json(body).is_err());
 }

@@ -183,7 +183,10 @@ fn leave_out(
     let tools = request.tools.as_deref_mut().unwrap_or_default();
     let Some(tool) = tools.get_mut(i) else { return };
     let name = cut_short(name_of(tool).unwrap_or_default());
-    let message = format!(": the tool {name} is left out, its schema can't be enforced: {error}");
+    let error = error.to_response().error.message;
+    let field = format!("tools[{i}].function.parameters: ");
+    let why = error.strip_prefix(&field).unwrap_or(&error);
+    let message = format!(": the tool {name} is left out, its schema can't be enforced: {why}");
     warnings.push(&format!("tools[{i}]"), &message);
     *tool = Value::Null;
 }

@@ -53,11 +53,14 @@ pub(super) async fn count_tokens(State(app): App, request: Request) -> Result<Re
         true => AnthropicCountTokensRequest::from_json_strict,
         false => AnthropicCountTokensRequest::from_json,
     };
-    let (request, share) = call.json(request, read).await?;
+    let (mut request, share) = call.json(request, read).await?;
     let serving = AnthropicServingMessages::new(&app.serving);
-    let answer = serving.count_tokens(request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    held_json(answer, share)
+    let skipped = serving.skip_tools(&mut request.0, &call.context);
+    call.within_deadline(skipped).await?;
+    serving.warn_of_unread(&mut request.0);
+    let warnings = call.warn(&request.0.chat.common.warnings);
+    let answer = call.within_deadline(serving.count_tokens(request)).await?;
+    Ok(with_warnings(held_json(answer, share)?, warnings))
 }
 
 /// Gives answers on the routes of the Messages API its header, and errors its shape, wherever they come from.

@@ -61,7 +61,10 @@ fn body(route: &str, schemas: &[Value], forced: bool) -> Value {
 
 /// The message of an error of any of the routes.
 fn message(answer: &Answer) -> String {
-    answer.json()["error"]["message"].as_str().unwrap().to_owned()
+    answer.json()["error"]["message"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
@@ -79,7 +82,10 @@ fn a_tool_that_can_not_be_enforced_is_left_out_where_the_request_says_so() {
                 let refused = server.post(route, &body);
                 assert_eq!(refused.status, 400, "{refused:?}");
                 let message = message(&refused);
-                assert!(message.starts_with(&format!("tools[1].{schema}: ")), "{message}");
+                assert!(
+                    message.starts_with(&format!("tools[1].{schema}: ")),
+                    "{message}"
+                );
             }
             body["tool_strictness"] = json!("skip");
             for stream in [false, true] {
@@ -87,8 +93,15 @@ fn a_tool_that_can_not_be_enforced_is_left_out_where_the_request_says_so() {
                 let answer = server.post(route, &body);
                 assert_eq!(answer.status, 200, "{answer:?}");
                 let warnings = &answer.headers["x-formwork-warnings"];
-                let told = "tools[1]: the tool f1 is left out, its schema can't be enforced: tools[1].";
-                assert!(warnings.starts_with(&format!("{told}{schema}: ")), "{warnings}");
+                let told = "tools[1]: the tool f1 is left out, its schema can't be enforced: ";
+                let why = warnings
+                    .strip_prefix(told)
+                    .unwrap_or_else(|| panic!("{warnings}"));
+                assert!(
+                    why.starts_with("schema, at `#/properties/a/pattern`: ")
+                        || why.starts_with("the grammar needs more than "),
+                    "{why}"
+                );
                 assert!(answer.body.contains("\"name\":\"f0\""), "{answer:?}");
                 assert!(!answer.body.contains("\"name\":\"f1\",\"a"), "{answer:?}");
             }
@@ -124,14 +137,18 @@ fn a_call_that_is_asked_for_is_not_left_out() {
         let refused = server.post(MESSAGES, &body);
         assert_eq!(refused.status, 400, "{refused:?}");
         assert!(message(&refused).starts_with("tools[0].input_schema: "));
-        body["tools"] = json!([{"name": "f0", "input_schema": bad}, {"name": "g", "input_schema": good()}]);
+        body["tools"] =
+            json!([{"name": "f0", "input_schema": bad}, {"name": "g", "input_schema": good()}]);
         body["tool_choice"] = json!({"type": "tool", "name": "f0"});
         assert_eq!(server.post(MESSAGES, &body).status, 400);
         body["tool_choice"] = json!({"type": "tool", "name": "g"});
         // Nothing has to be left out then.
         let answer = server.post(MESSAGES, &body);
         assert_eq!(answer.status, 200, "{answer:?}");
-        assert!(!answer.headers.contains_key("x-formwork-warnings"), "{answer:?}");
+        assert!(
+            !answer.headers.contains_key("x-formwork-warnings"),
+            "{answer:?}"
+        );
     }
     let mut body = body(CHAT, &[good()], false);
     body["tool_strictness"] = json!("relax");
@@ -183,10 +200,14 @@ fn a_hundred_and_twenty_eight_tools_of_agents_compile_together() {
         });
         let answer = server.post(MESSAGES, &body);
         assert_eq!(answer.status, 200, "{answer:?}");
-        assert!(!answer.headers.contains_key("x-formwork-warnings"), "{:?}", answer.headers);
+        assert!(
+            !answer.headers.contains_key("x-formwork-warnings"),
+            "{:?}",
+            answer.headers
+        );
         if choice["type"] == "any" {
             let answer = answer.json();
-            let call = &answer["content"][0];
+            let call = answer["content"].as_array().unwrap().last().unwrap();
             assert_eq!(call["type"], "tool_use", "{answer}");
             assert_eq!(answer["stop_reason"], "tool_use", "{answer}");
         }

@@ -118,7 +118,16 @@ pub(super) fn schemas(chat: &Map<String, Value>) -> Map<String, Value> {
                 "type": {"const": "error"},
                 "error": {
                     "type": "object", "required": ["type", "message"],
-                    "properties": {"type": text, "message": text}, "additionalProperties": false,
+                    "properties": {
+                        "type": text, "message": text,
+                        "details": {
+                            "type": "object",
+                            "properties": {
+                                "error_code": text, "unsupported": {"type": "array", "items": text},
+                            },
+                        },
+                    },
+                    "additionalProperties": false,
                 },
                 "request_id": text,
             })],
@@ -163,7 +172,13 @@ fn own_fields() -> Map<String, Value> {
         "output_format": schema,
         "cache_control": {"type": "object"},
         "mcp_servers": {"const": []},
-        "context_management": {"enum": [{}, {"edits": []}]},
+        "context_management": {
+            "type": "object", "additionalProperties": false,
+            "properties": {"edits": {
+                "type": "array",
+                "items": {"const": {"type": "clear_thinking_20251015", "keep": "all"}},
+            }},
+        },
         "speed": {"const": "standard"},
     }))
 }
@@ -261,8 +276,9 @@ pub(super) const DESCRIPTIONS: &[Description] = &[
     ("mcp_servers", "The server has no tools: empty only."),
     (
         "context_management",
-        "The context is never cut: empty only.",
+        "The context is never cut: only what keeps all of it.",
     ),
+    ("edits", "No effect: they keep all thinking."),
     ("speed", "standard only."),
     ("AnthropicTool.name", "The tool's name."),
     ("input_schema", "The schema of the tool's input."),
@@ -339,6 +355,15 @@ pub(super) const DESCRIPTIONS: &[Description] = &[
     ),
     ("output_tokens_details", "Details of the answer's tokens."),
     ("thinking_tokens", "Tokens of thinking."),
+    (
+        "details",
+        "For programs, where they can do without what was refused.",
+    ),
+    (
+        "error_code",
+        "thread_unsupported_request: the whole conversation must be in messages.",
+    ),
+    ("unsupported", "The fields that are not supported."),
     (
         "AnthropicErrorResponse.request_id",
         "The request's id, as in the header request-id.",
