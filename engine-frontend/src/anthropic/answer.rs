@@ -1,5 +1,8 @@
 //! An answer, put together output by output, with an event for each step where it is streamed.
 
+#[cfg(test)]
+mod tests;
+
 use protocol::{FinishReason, RequestError, RequestErrorCode, StopReason};
 use serde_json::value::RawValue;
 

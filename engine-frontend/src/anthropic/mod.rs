@@ -12,8 +12,6 @@ mod output_config;
 mod protocol;
 mod request;
 mod serving;
-#[cfg(test)]
-mod tests;
 mod tools;
 
 pub use error::{AnthropicError, AnthropicErrorDetails, AnthropicErrorResponse};

@@ -1,5 +1,8 @@
 //! What the routes take.
 
+#[cfg(test)]
+mod tests;
+
 use serde_json::{Map, Value, json};
 
 use super::conversation::Conversation;

@@ -132,7 +132,7 @@ fn the_prompt_has_no_tool_that_is_left_out() {
 fn a_call_that_is_asked_for_is_not_left_out() {
     let server = Server::shared();
     for bad in [wrong(), dear()] {
-        let mut body = body(MESSAGES, &[bad.clone()], true);
+        let mut body = body(MESSAGES, std::slice::from_ref(&bad), true);
         body["tool_strictness"] = json!("skip");
         let refused = server.post(MESSAGES, &body);
         assert_eq!(refused.status, 400, "{refused:?}");
