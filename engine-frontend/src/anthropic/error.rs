@@ -69,3 +69,44 @@ impl AnthropicErrorResponse {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::openai::ErrorResponse;
+
+    #[test]
+    fn every_status_has_its_kind() {
+        for (code, kind) in [
+            (400, "invalid_request_error"),
+            (401, "authentication_error"),
+            (403, "permission_error"),
+            (404, "not_found_error"),
+            (405, "invalid_request_error"),
+            (408, "invalid_request_error"),
+            (413, "request_too_large"),
+            (415, "invalid_request_error"),
+            (429, "rate_limit_error"),
+            (431, "invalid_request_error"),
+            (500, "api_error"),
+            (503, "overloaded_error"),
+            (504, "timeout_error"),
+        ] {
+            let error = ErrorResponse::new(code, "no", Some("x".to_owned())).error;
+            assert_eq!(
+                serde_json::to_value(AnthropicErrorResponse::new(&error, "1")).unwrap(),
+                json!({"type": "error", "error": {"type": kind, "message": "no"}, "request_id": "1"})
+            );
+        }
+        let error = ErrorResponse::new(400, "no", Some(THREAD.to_owned())).error;
+        assert_eq!(
+            serde_json::to_value(AnthropicErrorResponse::new(&error, "1")).unwrap()["error"],
+            json!({
+                "type": "invalid_request_error", "message": "no",
+                "details": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
+            })
+        );
+    }
+}
