@@ -202,6 +202,22 @@ impl InputProcessor {
         })
     }
 
+    /// Checks a part of a constraint as far as that is done here.
+    ///
+    /// # Errors
+    /// What is wrong with it, by its field.
+    pub(crate) fn check_part(
+        &self,
+        part: &ConstraintPart,
+        cancel: &CancelFlag,
+    ) -> Result<(), ValidationError> {
+        let alone = StructuredOutputsParams::new(part.constraint.clone());
+        match self.checker.is_check_due(&alone) {
+            true => self.checker.check(&alone, &part.field, cancel),
+            false => Ok(()),
+        }
+    }
+
     /// The first half of [`process_inputs`](Self::process_inputs): all that doesn't need the prompt. A
     /// constraint is checked if there is a flag for that; where this is set the check ends early, and finds
     /// nothing wrong.
