@@ -1,10 +1,11 @@
-"""Open WebUI's own server. Argument: the base URL of a server whose context is
-32K tokens. Its key is "secret".
+"""Open WebUI's own server. Argument: the base URL of a server with a context of 32K tokens. Its key is
+"secret".
 
 The package's whole application runs in this process: log-in, SQLite database, prompts, tools, the API that
-its page calls, and its client of ours. This script plays the page, which does not run. Stand-ins replace
-the packages of `STAND_INS`, which are large or many: they read documents, search in them, handle images and
-sound, log in by other services, or store elsewhere. No chat calls them.
+its page calls, and its requests to the server. This script plays the page, which does not run. Modules
+without content stand in for the packages of `STAND_INS`: these read documents, search in them, handle
+images and sound, store files elsewhere, log in with LDAP or a second factor, format code, repeat chats by
+a calendar, or talk to MCP servers. No chat here calls them.
 """
 
 import asyncio

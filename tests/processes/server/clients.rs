@@ -113,7 +113,8 @@ fn with_a_longer_context() -> (tempfile::TempDir, Server) {
     let longer = text.replace(made_for, r#""max_position_embeddings": 32768"#);
     std::fs::write(&config, longer).unwrap();
     let named = "--served-model-name=formwork-builtin";
-    let server = Server::start(&[folder.path().to_str().unwrap(), "--api-key", "secret", named]);
+    let model = folder.path().to_str().unwrap();
+    let server = Server::start(&[model, "--api-key", "secret", named]);
     (folder, server)
 }
 
