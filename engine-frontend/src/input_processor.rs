@@ -202,6 +202,22 @@ impl InputProcessor {
         })
     }
 
+    /// Checks a part of a constraint as far as that is done here.
+    ///
+    /// # Errors
+    /// What is wrong with it, by its field.
+    pub(crate) fn check_part(
+        &self,
+        part: &ConstraintPart,
+        cancel: &CancelFlag,
+    ) -> Result<(), ValidationError> {
+        let alone = StructuredOutputsParams::new(part.constraint.clone());
+        match self.checker.is_check_due(&alone) {
+            true => self.checker.check(&alone, &part.field, cancel),
+            false => Ok(()),
+        }
+    }
+
     /// The first half of [`process_inputs`](Self::process_inputs): all that doesn't need the prompt. A
     /// constraint is checked if there is a flag for that; where this is set the check ends early, and finds
     /// nothing wrong.
@@ -390,11 +406,8 @@ impl InputProcessor {
     /// Checks a prompt's length and its ids; returns the length.
     fn verify_prompt(&self, token_ids: &[u32]) -> Result<u32, ValidationError> {
         if token_ids.is_empty() {
-            return Err(ValidationError::field(
-                "prompt",
-                "",
-                "the prompt is empty; it must have at least one token",
-            ));
+            let message = "the prompt is empty; it must have at least one token";
+            return Err(ValidationError::about("prompt", message));
         }
         let max_model_len = self.limits.max_model_len;
         let Some(prompt_len) = u32::try_from(token_ids.len())

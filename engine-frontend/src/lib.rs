@@ -25,6 +25,7 @@
 //! # Ok::<(), engine_frontend::ValidationError>(())
 //! ```
 
+pub mod anthropic;
 pub mod batch;
 pub mod detokenizer;
 pub mod engine_core_client;

@@ -162,11 +162,8 @@ fn verify_stops(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Validati
         &format!("a list of at most {MAX_STOP_TOKEN_IDS} token ids"),
     )?;
     if p.stop.iter().any(String::is_empty) {
-        return Err(ValidationError::field(
-            "stop",
-            format!("{:?}", p.stop),
-            "stop must not hold an empty string",
-        ));
+        let message = "stop must not be or hold an empty string";
+        return Err(ValidationError::about("stop", message));
     }
     if !p.stop.is_empty() && !p.detokenize {
         return Err(ValidationError::field(

@@ -28,7 +28,7 @@ pub enum StartupError {
         path: PathBuf,
     },
     /// The tokenizer can't be loaded.
-    #[error("can't load the tokenizer of {model}: {source}")]
+    #[error("can't load the tokenizer{}", of_model(.model, .source))]
     Tokenizer {
         /// The model's folder, file or name.
         model: String,
@@ -71,6 +71,15 @@ pub enum StartupError {
     /// The async runtime can't be started.
     #[error("can't start the async runtime: {0}")]
     Runtime(io::Error),
+}
+
+/// "of the model: why", where the reason doesn't name it.
+fn of_model(model: &str, source: &TokenizerError) -> String {
+    let source = source.to_string();
+    match source.contains(model) {
+        true => format!(": {source}"),
+        false => format!(" of {model}: {source}"),
+    }
 }
 
 /// Loads the tokenizer, starts (or connects to) a core and waits until it is ready.

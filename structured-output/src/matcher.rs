@@ -13,7 +13,6 @@ use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
-use crate::lexical::OutOfFuel;
 use crate::mask::{Mask, MaskRef};
 use history::History;
 
@@ -436,11 +435,13 @@ impl GrammarMatcher {
             .tokens_to_end(self.place.state, &self.allowance)
     }
 
-    /// The fewest tokens of any text that completes this one, the stop token included, where these are at most
-    /// `limit` and a search of `max_steps` finds them: at most [`GrammarMatcher::min_tokens_to_complete`], which masks
-    /// go by. `None`
-    /// where it doesn't, under grammars that are not JSON's or regular, and for a matcher with own stop tokens, which
-    /// such a text may need and a mask may not have.
+    /// The tokens of a text of few tokens that completes this one, the stop token included, where these are at most
+    /// `limit`: the fewest of all texts where a search of `max_steps` finds them, else those of the text that has
+    /// the fewest bytes left after each token, where as many steps more find its end.
+    ///
+    /// With [`GrammarMatcher::min_tokens_to_complete`] for the limit the number is at most that one, which masks go by.
+    /// `None` where nothing is found, under grammars that are not JSON's or regular, and for a matcher with own stop
+    /// tokens, which such a text may need and a mask may not have.
     ///
     /// # Errors
     /// A limit.
@@ -459,17 +460,13 @@ impl GrammarMatcher {
         self.grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                let mut own = fuel.part(max_steps);
-                let granted = own.left();
-                let fewest = automaton.fewest_tokens_of_all(state, limit, &mut own);
-                fuel.burn(granted - own.left())?;
-                within_search(fewest, granted, max_steps)
+                automaton.fewest_tokens_of_all(state, limit, max_steps, fuel)
             })
     }
 
-    /// The tokens that begin the texts of the fewest tokens, where a search of `max_steps` finds that
-    /// `num_tokens` are enough for these, stop token included; a stop token where the text may end. `None`
-    /// where it doesn't, and under grammars that are not JSON's or regular.
+    /// The tokens that begin the texts of [`GrammarMatcher::fewest_tokens_to_complete`], where `num_tokens` are
+    /// enough for these, stop token included; a stop token where the text may end. `None` where they are not, and
+    /// under grammars that are not JSON's or regular.
     ///
     /// # Errors
     /// A limit.
@@ -486,11 +483,7 @@ impl GrammarMatcher {
             .grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                let mut own = fuel.part(max_steps);
-                let granted = own.left();
-                let found = automaton.tokens_toward_fewest(state, num_tokens, &mut own);
-                fuel.burn(granted - own.left())?;
-                within_search(found, granted, max_steps)
+                automaton.tokens_toward_fewest(state, num_tokens, max_steps, fuel)
             })?;
         let Some((_, mut tokens)) = found.filter(|(fewest, _)| *fewest <= num_tokens) else {
             return Ok(None);
@@ -605,17 +598,4 @@ fn mask_of_ids(ids: Vec<u32>, vocab_size: usize) -> Mask {
         words[id as usize / 32] |= 1 << (id % 32);
     }
     Mask::from_words(words, ids.len())
-}
-
-/// What a search found that may take `max_steps` and was granted so many of them. One that ends early has
-/// found nothing, unless it was granted too few: then it is asked again with more.
-fn within_search<T>(
-    found: Result<Option<T>, OutOfFuel>,
-    granted: u64,
-    max_steps: u64,
-) -> Result<Option<T>, OutOfFuel> {
-    match found {
-        Err(error) if granted < max_steps => Err(error),
-        found => Ok(found.unwrap_or(None)),
-    }
 }

@@ -249,6 +249,40 @@ fn the_text_of_fewest_tokens_may_be_a_longer_one() {
 }
 
 #[test]
+fn where_the_fewest_tokens_take_too_long_to_find_a_text_of_few_is_found() {
+    const MAX_STEPS: u64 = 5_000;
+    for (pattern, few) in [
+        ("(no|[a-z]{4}){9}", 10),
+        ("[a-z]{30}", 7),
+        ("[a-z]{10}( [a-z]{10}){2}", 9),
+    ] {
+        let mut matcher = matcher(pattern);
+        let canonical = matcher.min_tokens_to_complete().unwrap();
+        let found = |matcher: &GrammarMatcher, limit| {
+            matcher.fewest_tokens_to_complete(limit, MAX_STEPS).unwrap()
+        };
+        assert_eq!(found(&matcher, canonical), Some(few), "{pattern}");
+        assert_eq!(found(&matcher, few - 1), None, "{pattern}");
+        let all = matcher
+            .fewest_tokens_to_complete(canonical, 1_000_000)
+            .unwrap();
+        assert!(all.is_some_and(|all| all <= few), "{pattern}: {all:?}");
+        // Its masks lead to its end, whichever of their tokens is taken.
+        for left in (1..=few).rev() {
+            let mask = matcher
+                .next_token_mask_of_fewest(left, MAX_STEPS)
+                .unwrap()
+                .unwrap();
+            let tokens = mask.token_ids();
+            let token = tokens[left as usize % tokens.len()];
+            assert!(matcher.accept_token(token).unwrap(), "{pattern}");
+            assert!(found(&matcher, canonical).unwrap_or(0) < left, "{pattern}");
+        }
+        assert!(matcher.is_terminated(), "{pattern}");
+    }
+}
+
+#[test]
 fn equal_sources_are_compiled_once() {
     let compiler = compiler();
     let first = compiler.compile_regex("[a-z]+").unwrap();

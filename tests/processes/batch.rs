@@ -586,10 +586,18 @@ fn fail_on_error_is_the_exit_code_and_changes_no_result() {
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("error: 2 of 5 lines failed, and --fail-on-error was given"),
+        told.contains("error: --fail-on-error: 2 of 5 lines failed"),
         "{told}"
     );
     assert_eq!(batch.results().len(), 5);
+    // Going on where all is done, what failed before counts as well.
+    let output = batch.run(&["--resume", "--fail-on-error"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("5 lines (5 from before), 2 errors") && told.contains("the first: line 3: "),
+        "{told}"
+    );
     // With all lines answered there is nothing to fail.
     let output = Batch::new(&requests(2, 2)).run(&["--fail-on-error"]);
     assert_eq!(output.status.code(), Some(0));

@@ -1,6 +1,8 @@
 """The package `litellm` with structured output. Argument: the server's base URL. Its key is "secret"."""
 
 import os
+import pathlib
+import re
 import sys
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # It would be fetched.
@@ -8,6 +10,7 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # It would be fetched.
 import litellm
 import openai
 import pydantic
+import yaml
 
 
 class Car(pydantic.BaseModel):
@@ -58,3 +61,16 @@ pieces = list(
 whole = litellm.stream_chunk_builder(pieces)
 assert whole.choices[0].message.tool_calls[0].function.name == "get_weather", whole
 assert whole.usage.completion_tokens > 0, whole
+
+# The recipe for the proxy, by the router that the proxy is built on.
+page = pathlib.Path(__file__).parents[2].joinpath("docs/recipes.md").read_text()
+models = yaml.safe_load(re.search(r"```yaml\n(model_list:.*?)```", page, re.DOTALL)[1])["model_list"]
+for model in models:
+    model["litellm_params"] |= {"api_base": sys.argv[1], "api_key": "secret"}
+router = litellm.Router(model_list=models)
+answer = router.completion(
+    model="formwork",
+    messages=[{"role": "user", "content": "Describe a car."}],
+    response_format=Car,
+)
+Car.model_validate_json(answer.choices[0].message.content)

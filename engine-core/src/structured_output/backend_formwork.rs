@@ -23,9 +23,8 @@ const MAX_MASK_STEPS: u64 = 2_000_000;
 /// a gigabyte for one request of 3 MB.
 const MAX_RULES: usize = 10_000;
 
-/// Steps of a search for the text of fewest tokens, which is asked where the shortest text doesn't fit: some
-/// milliseconds, and less than the last turn in shared memory has. A mask may take twice as many: the same search,
-/// and a walk of the vocabulary.
+/// Steps of each of two searches for a text of few tokens, which are asked where the shortest text doesn't fit:
+/// some milliseconds.
 const MAX_SEARCH_STEPS: u64 = 500_000;
 
 /// Compiles every constraint for one vocabulary, and caches what it compiled.
@@ -168,7 +167,7 @@ impl StructuredOutputGrammar for FormworkGrammar {
 
     fn next_token_mask_of_fewest(&self, num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
         self.matcher
-            .next_token_mask_of_fewest(num_tokens, 2 * MAX_SEARCH_STEPS)
+            .next_token_mask_of_fewest(num_tokens, MAX_SEARCH_STEPS)
     }
 
     fn has_forced_byte(&self) -> Result<bool, MatcherError> {

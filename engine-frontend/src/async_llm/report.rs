@@ -8,6 +8,7 @@ use tokenizer::Tokenizer;
 
 use super::{AsyncLLM, internal_error};
 use crate::error::GenerateError;
+use crate::input_processor::InputProcessor;
 use crate::structured_outputs::{
     CheckThread, ConstraintKeywords, ConstraintReport, ReportError, report,
 };
@@ -28,6 +29,24 @@ fn byte_vocabulary(tokenizer: &Tokenizer) -> Option<Arc<TokenizerInfo>> {
 }
 
 impl AsyncLLM {
+    /// Runs checks of constraints on the thread of the reports, once those that asked before have had theirs.
+    ///
+    /// # Errors
+    /// They panicked, or there is no thread for them.
+    pub(crate) async fn check_aside<T: Send + 'static>(
+        &self,
+        check: impl FnOnce(&InputProcessor, &CancelFlag) -> T + Send + 'static,
+    ) -> Result<T, GenerateError> {
+        let thread = self.reports.thread.get_or_init(CheckThread::new);
+        let processor = self.input_processor.clone();
+        let work = move |cancel: &CancelFlag| check(&processor, cancel);
+        let done = match thread.turn().await {
+            Some(turn) => turn.run(work).await,
+            None => None,
+        };
+        done.ok_or_else(|| internal_error("the constraint's check failed"))
+    }
+
     /// What a constraint says, and how far a text fits it; the keywords of its schemas that are enforced. One
     /// after the other, on a thread of its own that leaves the others their time.
     ///

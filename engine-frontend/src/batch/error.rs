@@ -119,11 +119,11 @@ pub enum BatchError {
         advice: &'static str,
     },
     /// `--fail-on-error`, and lines have errors for their results.
-    #[error("{failed} of {} failed, and --fail-on-error was given", count(*.lines, "line"))]
+    #[error("--fail-on-error: {failed} of {} failed", count(*.lines, "line"))]
     LinesFailed {
         /// Lines with an error.
         failed: u64,
-        /// Lines of this run.
+        /// Lines in the output.
         lines: u64,
     },
     /// A prompt has no answer.

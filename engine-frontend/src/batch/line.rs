@@ -141,6 +141,9 @@ fn wrong(name: &str, value: Option<&Value>, right: &str) -> String {
     }
 }
 
+/// What an error says that has no message.
+pub(super) const AN_ERROR: &str = "an error";
+
 /// One line of the output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BatchRequestOutput {
@@ -223,7 +226,7 @@ impl BatchRequestOutput {
         }
         let response = self.response.as_ref()?;
         let message = response.body.pointer("/error/message");
-        (response.status_code != 200).then(|| message.and_then(Value::as_str).unwrap_or("an error"))
+        (response.status_code != 200).then(|| message.and_then(Value::as_str).unwrap_or(AN_ERROR))
     }
 }
 

@@ -9,7 +9,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use logging::Pace;
 
 use super::custom_ids::CustomIds;
-use super::resume::ResumePoint;
+use super::resume::{Failures, ResumePoint};
 use super::runner::LineResult;
 use crate::terminal_text::for_terminal;
 
@@ -36,8 +36,7 @@ pub struct Progress {
     pace: Pace,
     written: u64,
     resumed: u64,
-    failed: u64,
-    first_error: Option<String>,
+    failures: Failures,
     custom_ids: CustomIds,
 }
 
@@ -45,7 +44,7 @@ impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Progress")
             .field("written", &self.written)
-            .field("failed", &self.failed)
+            .field("failed", &self.failed())
             .finish_non_exhaustive()
     }
 }
@@ -83,8 +82,7 @@ impl Progress {
             pace: Pace::new(LOG_INTERVAL, now),
             written: former.done,
             resumed: former.done,
-            failed: 0,
-            first_error: None,
+            failures: former.failures.clone(),
             custom_ids: former.custom_ids.clone(),
         }
     }
@@ -111,17 +109,16 @@ impl Progress {
         self.written
     }
 
-    /// Lines of this run that hold an error.
+    /// Lines in the output that hold an error, those of former runs included.
     pub fn failed(&self) -> u64 {
-        self.failed
+        self.failures.count
     }
 
     /// A line was written; the input is answered up to `end_offset`.
     pub fn line_written(&mut self, end_offset: u64, result: LineResult) {
         self.written += 1;
         if let Some(error) = result.error {
-            self.failed += 1;
-            self.first_error.get_or_insert(error);
+            self.failures.add(&error);
         }
         if let Some(custom_id) = result.custom_id {
             self.custom_ids.add(&custom_id);
@@ -149,7 +146,7 @@ impl Progress {
         let elapsed = now.saturating_duration_since(self.started);
         #[allow(clippy::cast_precision_loss, reason = "for people")]
         let rate = tokens as f64 / elapsed.as_secs_f64().max(0.001);
-        let (written, failed) = (self.written, self.failed);
+        let (written, failed) = (self.written, self.failures.count);
         let grammars = match engine.num_queued_grammars {
             0 => String::new(),
             queued => format!(", compiling {}", count(queued.into(), "grammar")),
@@ -197,11 +194,14 @@ impl Progress {
 
     /// What a person should know who doesn't read every answer.
     fn failures(&self) -> Option<String> {
-        let lines = count(self.written - self.resumed, "line");
-        let first = self.first_error.as_ref()?;
-        let which = if self.failed == 1 { "" } else { "; the first" };
-        let first = for_terminal(first);
-        Some(format!("{} of {lines} failed{which}: {first}", self.failed))
+        let lines = count(self.written, "line");
+        let Failures {
+            count: failed,
+            first,
+        } = &self.failures;
+        let first = for_terminal(first.as_ref()?);
+        let which = if *failed == 1 { "" } else { "; the first" };
+        Some(format!("{failed} of {lines} failed{which}: {first}"))
     }
 
     fn print(&self, message: &str) {
@@ -223,7 +223,7 @@ impl Progress {
         format!(
             "{}{resumed}, {}, {}, {rate:.1} tokens/s",
             count(self.written, "line"),
-            count(self.failed, "error"),
+            count(self.failures.count, "error"),
             count(tokens, "token")
         )
     }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_in_this_run_is_told_at_the_end() {
+    fn what_failed_is_told_at_the_end() {
         let former = ResumePoint {
             done: 3,
             ..ResumePoint::default()
@@ -313,17 +313,34 @@ mod tests {
         progress.line_written(2, line("b", Some("line 5: no")));
         assert_eq!(
             progress.failures().as_deref(),
-            Some("1 of 2 lines failed: line 5: no")
+            Some("1 of 5 lines failed: line 5: no")
         );
         progress.line_written(3, line("c", Some("line 6: no")));
         assert_eq!(
             progress.failures().as_deref(),
-            Some("2 of 3 lines failed; the first: line 5: no")
+            Some("2 of 6 lines failed; the first: line 5: no")
         );
         assert!(
             progress
                 .summary()
                 .starts_with("6 lines (3 from before), 2 errors, 1 token, ")
+        );
+    }
+
+    #[test]
+    fn what_failed_in_former_runs_is_told_as_well() {
+        let mut failures = Failures::default();
+        failures.add("line 2: no");
+        let former = ResumePoint {
+            done: 3,
+            failures,
+            ..ResumePoint::default()
+        };
+        let progress = Progress::new(None, &former, || engine(0, 0));
+        assert_eq!(progress.failed(), 1);
+        assert_eq!(
+            progress.failures().as_deref(),
+            Some("1 of 3 lines failed: line 2: no")
         );
     }
 }

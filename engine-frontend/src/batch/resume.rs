@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::custom_ids::CustomIds;
 use super::error::BatchError;
 use super::input::InputReader;
-use super::line::{BatchRequestInput, BatchRequestOutput};
+use super::line::{AN_ERROR, BatchRequestInput, BatchRequestOutput};
 use crate::error::cut_short;
 use crate::json_problem::json_problem;
 
@@ -28,6 +28,25 @@ pub struct ResumePoint {
     pub model: Option<String>,
     /// Their names.
     pub custom_ids: CustomIds,
+    /// Those that hold an error.
+    pub failures: Failures,
+}
+
+/// Lines whose result is an error.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Failures {
+    /// How many there are.
+    pub count: u64,
+    /// What the first says.
+    pub first: Option<String>,
+}
+
+impl Failures {
+    /// One more line's result is an error.
+    pub fn add(&mut self, error: &str) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| error.to_owned());
+    }
 }
 
 /// What of a result tells which input line it answers, and with which model.
@@ -36,16 +55,37 @@ struct ResultHead {
     id: String,
     custom_id: Option<String>,
     response: Option<ResponseHead>,
+    error: Option<ErrorHead>,
 }
 
 #[derive(Deserialize)]
 struct ResponseHead {
+    status_code: u16,
     body: BodyHead,
+}
+
+#[derive(Deserialize)]
+struct ErrorHead {
+    message: String,
 }
 
 #[derive(Deserialize)]
 struct BodyHead {
     model: Option<String>,
+    error: Option<ErrorHead>,
+}
+
+impl ResultHead {
+    /// Why the caller didn't get what was asked for, as
+    /// [`BatchRequestOutput::error_message`] says of a whole result.
+    fn error_message(&self) -> Option<&str> {
+        if let Some(error) = &self.error {
+            return Some(&error.message);
+        }
+        let response = self.response.as_ref().filter(|r| r.status_code != 200)?;
+        let error = response.body.error.as_ref();
+        Some(error.map_or(AN_ERROR, |error| &error.message))
+    }
 }
 
 /// Compares the complete lines of an output with the input's beginning; leaves `input` at the
@@ -102,6 +142,9 @@ pub fn resume(
                 line.number,
                 custom_id_as_text(expected.as_deref()),
             )));
+        }
+        if let Some(error) = head.error_message() {
+            point.failures.add(error);
         }
         let model = head.response.and_then(|response| response.body.model);
         match (&point.model, &model) {
@@ -181,6 +224,7 @@ mod tests {
                 .map_or(0, |at| at + 1);
             let point = point(kept, INPUT).unwrap();
             assert_eq!((point.done, point.length), (newlines as u64, length as u64));
+            assert_eq!(point.failures.count, newlines as u64);
         }
     }
 

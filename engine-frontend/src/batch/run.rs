@@ -158,7 +158,7 @@ async fn run_file(
         RunEnd::Complete => match progress.failed() {
             failed @ 1.. if args.fail_on_error => Err(BatchError::LinesFailed {
                 failed,
-                lines: written - point.done,
+                lines: written,
             }),
             _ => Ok(()),
         },

@@ -102,11 +102,17 @@ impl LineServing {
         };
         let served = match ApiRequest::from_json(request.url, request.body, self.is_strict) {
             Ok(mut request) => {
+                let mut skipped = Ok(());
                 if let ApiRequest::ChatCompletion(chat) = &mut request {
+                    let skip = self.serving.skip_tools(chat, &context).await;
+                    skipped = skip.map(|warnings| chat.common.warnings.extend(warnings));
                     self.serving.warn_of_unread(chat);
                 }
                 self.warn(&request, number);
-                self.answer(&request, &context, number).await
+                match skipped {
+                    Ok(()) => self.answer(&request, &context, number).await,
+                    Err(error) => Err(error),
+                }
             }
             Err(error) => Err(error.into()),
         };

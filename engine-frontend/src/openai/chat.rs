@@ -18,6 +18,7 @@ use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
 use super::tool_choice::{ToolChoice, take_tool_choice};
 use super::tool_format::{Openings, ToolCallFormat};
+use super::tool_strictness::{self, ToolStrictness};
 use super::tools::{self, take_tools};
 use super::trace::TracedToken;
 use super::usage::UsageInfo;
@@ -34,12 +35,15 @@ pub struct ChatCompletionRequest {
     /// The conversation as the template sees it: every message an object with a `role`; text
     /// parts joined by newlines.
     pub messages: Vec<Value>,
-    /// Functions that the model may call, as the template sees them.
+    /// Functions that the model may call, as the template sees them. `null` is in the place of one that is left
+    /// out.
     pub tools: Option<Vec<Value>>,
     /// Whether the model may call them.
     pub tool_choice: ToolChoice,
     /// Whether it may call several at once.
     pub parallel_tool_calls: bool,
+    /// What becomes of a tool whose schema can't be enforced.
+    pub tool_strictness: ToolStrictness,
     /// Whether logprobs are reported.
     pub logprobs: bool,
     /// Number of top logprobs per token.
@@ -81,7 +85,7 @@ impl ChatCompletionRequest {
         Self::from_fields(Fields::of(Api::Chat, body, true)?)
     }
 
-    pub(super) fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
+    pub(crate) fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
         let common = CommonFields::take(&mut fields)?;
         refuse_unsupported(&mut fields)?;
         let messages: Vec<Value> = fields.require("messages")?;
@@ -106,6 +110,7 @@ impl ChatCompletionRequest {
             tools,
             tool_choice,
             parallel_tool_calls: fields.take("parallel_tool_calls")?.unwrap_or(true),
+            tool_strictness: tool_strictness::take(&mut fields)?,
             logprobs: fields.take("logprobs")?.unwrap_or(false),
             top_logprobs: fields.take("top_logprobs")?.unwrap_or(0),
             max_completion_tokens: take_max_tokens(&mut fields, MAX_COMPLETION_TOKENS)?,
@@ -179,10 +184,14 @@ impl ChatCompletionRequest {
     }
 
     /// The prompt, which takes what it is made of: it may be large, and the answer takes long.
-    pub(super) fn take_prompt(&mut self) -> Prompt {
+    pub(crate) fn take_prompt(&mut self) -> Prompt {
+        let mut tools = self.tools.take();
+        if let Some(tools) = &mut tools {
+            tools.retain(|tool| !tool.is_null());
+        }
         Prompt::Chat(ChatPrompt {
             messages: mem::take(&mut self.messages),
-            tools: self.tools.take(),
+            tools,
             documents: self.documents.take(),
             add_generation_prompt: self.add_generation_prompt,
             continue_final_message: self.continue_final_message,

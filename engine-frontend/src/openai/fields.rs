@@ -23,7 +23,7 @@ const CONSTRAINT_FIELDS: &[&str] = &[
 
 /// The fields of a request that nobody has read yet.
 #[derive(Debug)]
-pub(super) struct Fields {
+pub(crate) struct Fields {
     map: Map<String, Value>,
     api: Api,
     is_strict: bool,
@@ -34,12 +34,12 @@ pub(super) struct Fields {
 
 impl Fields {
     /// The fields of a body, less those that are `null`.
-    pub(super) fn new(body: Value) -> Result<Self, ValidationError> {
+    pub(crate) fn new(body: Value) -> Result<Self, ValidationError> {
         Self::of(Api::Completions, body, false)
     }
 
     /// The fields of a request to `api`. If `is_strict`, what has no effect is refused.
-    pub(super) fn of(api: Api, body: Value, is_strict: bool) -> Result<Self, ValidationError> {
+    pub(crate) fn of(api: Api, body: Value, is_strict: bool) -> Result<Self, ValidationError> {
         match body {
             Value::Object(mut map) => {
                 map.retain(|_, value| !value.is_null());
@@ -60,17 +60,17 @@ impl Fields {
     }
 
     /// True if the server refuses what has no effect.
-    pub(super) fn is_strict(&self) -> bool {
+    pub(crate) fn is_strict(&self) -> bool {
         self.is_strict
     }
 
     /// Warnings about the fields that were taken.
-    pub(super) fn warnings(&mut self) -> &mut Warnings {
+    pub(crate) fn warnings(&mut self) -> &mut Warnings {
         &mut self.warnings
     }
 
     /// Takes a field.
-    pub(super) fn take<T: DeserializeOwned>(
+    pub(crate) fn take<T: DeserializeOwned>(
         &mut self,
         name: &'static str,
     ) -> Result<Option<T>, ValidationError> {
@@ -82,17 +82,17 @@ impl Fields {
     }
 
     /// Whether a field is there that nobody has taken yet, and is `true`.
-    pub(super) fn is_true(&self, name: &str) -> bool {
+    pub(crate) fn is_true(&self, name: &str) -> bool {
         self.map.get(name) == Some(&Value::Bool(true))
     }
 
     /// Whether a field is there that nobody has taken yet.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.map.contains_key(name)
     }
 
     /// Takes a field that must be there.
-    pub(super) fn require<T: DeserializeOwned>(
+    pub(crate) fn require<T: DeserializeOwned>(
         &mut self,
         name: &'static str,
     ) -> Result<T, ValidationError> {
@@ -101,7 +101,7 @@ impl Fields {
 
     /// Takes a field that this engine doesn't honour; it may only say `off`. `instead` is for whoever
     /// wants it all the same.
-    pub(super) fn refuse_unless(
+    pub(crate) fn refuse_unless(
         &mut self,
         name: &str,
         instead: &str,
@@ -116,17 +116,24 @@ impl Fields {
     }
 
     /// Takes the fields that have no effect.
-    pub(super) fn take_ignored(&mut self) -> Result<(), ValidationError> {
+    pub(crate) fn take_ignored(&mut self) -> Result<(), ValidationError> {
         ignored_fields::take(self, self.api)
     }
 
     /// Ends the reading, and leaves what is left to another reader.
-    pub(super) fn rest(self) -> Map<String, Value> {
+    pub(crate) fn rest(self) -> Map<String, Value> {
         self.map
     }
 
+    /// The fields of a chat request: `chat`, and what is left of these. Warnings and known names stay.
+    pub(crate) fn into_chat(mut self, chat: Map<String, Value>) -> Self {
+        self.map.extend(chat);
+        self.api = Api::Chat;
+        self
+    }
+
     /// Ends the reading: what is left is unknown, and refused. Returns the warnings.
-    pub(super) fn finish(mut self) -> Result<Warnings, ValidationError> {
+    pub(crate) fn finish(mut self) -> Result<Warnings, ValidationError> {
         self.take_ignored()?;
         let Some((name, value)) = self.map.into_iter().next() else {
             return Ok(self.warnings);
@@ -149,7 +156,7 @@ impl Fields {
 }
 
 /// Checks the type of an object's field that says nothing else here; absent and null are right.
-pub(super) fn check_type<T: DeserializeOwned>(
+pub(crate) fn check_type<T: DeserializeOwned>(
     field: &str,
     name: &str,
     map: &Map<String, Value>,
@@ -163,12 +170,12 @@ pub(super) fn check_type<T: DeserializeOwned>(
 }
 
 /// A field that must be there is not.
-pub(super) fn missing(name: &str) -> ValidationError {
+pub(crate) fn missing(name: &str) -> ValidationError {
     ValidationError::about(name, format!("{name} is missing"))
 }
 
 /// Turns JSON into a type; the error names the field.
-pub(super) fn parse<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, ValidationError> {
+pub(crate) fn parse<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, ValidationError> {
     T::deserialize(&value).map_err(|error| {
         let message = format!("{name}: {}", json_problem(&error));
         ValidationError::field(name, number_text(&value), message)

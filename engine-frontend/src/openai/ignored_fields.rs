@@ -8,7 +8,7 @@ use super::fields::{Fields, parse};
 use crate::error::{ValidationError, cut_short};
 
 /// Notes of a client on its request.
-pub(super) const METADATA: &str = "metadata";
+pub(crate) const METADATA: &str = "metadata";
 /// Names that `include` may list without effect: the answer never has what they ask for.
 pub(crate) const INCLUDES: [&str; 7] = [
     "reasoning.encrypted_content",
@@ -29,6 +29,8 @@ pub enum Api {
     Chat,
     /// `/v1/responses`.
     Responses,
+    /// `/v1/messages`, in Anthropic's words.
+    Messages,
 }
 
 /// Values that a field may have.
@@ -67,10 +69,13 @@ pub struct IgnoredField {
     pub strict: Option<&'static str>,
 }
 
-const ALL: &[Api] = &[Api::Completions, Api::Chat, Api::Responses];
+const ALL: &[Api] = &[Api::Completions, Api::Chat, Api::Responses, Api::Messages];
+const OPENAI: &[Api] = &[Api::Completions, Api::Chat, Api::Responses];
 const CHATS: &[Api] = &[Api::Chat, Api::Responses];
+const CONVERSATIONS: &[Api] = &[Api::Chat, Api::Responses, Api::Messages];
 const CHAT: &[Api] = &[Api::Chat];
 const RESPONSES: &[Api] = &[Api::Responses];
+const MESSAGES: &[Api] = &[Api::Messages];
 const VERBOSITIES: &[&str] = &["low", "medium", "high"];
 
 const fn field(
@@ -124,6 +129,12 @@ pub const IGNORED_FIELDS: &[IgnoredField] = &[
             "nothing is stored; an answer says `store: false`",
         ),
         "nothing is kept; each request brings its whole conversation",
+    ),
+    field(
+        "cache_control",
+        MESSAGES,
+        Accepted::Object,
+        "every prefix is cached; blocks and tools may have it too",
     ),
     lenient(
         field(
@@ -200,7 +211,12 @@ pub const IGNORED_FIELDS: &[IgnoredField] = &[
         "the server calls no tools itself; parallel_tool_calls: false allows one call",
     ),
     lenient(
-        field("tools", CHATS, Accepted::Words("`[]`"), "as good as absent"),
+        field(
+            "tools",
+            CONVERSATIONS,
+            Accepted::Words("`[]`"),
+            "as good as absent",
+        ),
         "tools must be absent or hold at least one tool",
     ),
     lenient(
@@ -217,7 +233,7 @@ pub const IGNORED_FIELDS: &[IgnoredField] = &[
     lenient(
         field(
             "tool_choice",
-            CHATS,
+            CONVERSATIONS,
             Accepted::Words("`auto` without `tools`"),
             "there is nothing to choose",
         ),
@@ -232,7 +248,7 @@ pub const IGNORED_FIELDS: &[IgnoredField] = &[
     lenient(
         field(
             "stream_options",
-            ALL,
+            OPENAI,
             Accepted::Words("any that a stream may have, without `stream`"),
             "there is no stream",
         ),
@@ -241,7 +257,7 @@ pub const IGNORED_FIELDS: &[IgnoredField] = &[
     lenient(
         field(
             "stream_options.include_obfuscation",
-            ALL,
+            OPENAI,
             Accepted::Flag,
             "streams bear no padding",
         ),
@@ -286,7 +302,7 @@ pub const IGNORED_FIELDS: &[IgnoredField] = &[
 ///
 /// # Errors
 /// One of them has a value of the wrong kind, or is refused under `--strict-requests`.
-pub(super) fn take(fields: &mut Fields, api: Api) -> Result<(), ValidationError> {
+pub(crate) fn take(fields: &mut Fields, api: Api) -> Result<(), ValidationError> {
     for field in IGNORED_FIELDS {
         let is_taken_here =
             !field.name.contains('.') && !matches!(field.accepted, Accepted::Words(_));
@@ -301,7 +317,7 @@ pub(super) fn take(fields: &mut Fields, api: Api) -> Result<(), ValidationError>
 }
 
 /// Checks the value of a field of the table.
-pub(super) fn check(name: &str, value: Value, is_strict: bool) -> Result<(), ValidationError> {
+pub(crate) fn check(name: &str, value: Value, is_strict: bool) -> Result<(), ValidationError> {
     let Some(field) = IGNORED_FIELDS.iter().find(|field| field.name == name) else {
         return Ok(());
     };
@@ -328,7 +344,7 @@ pub(super) fn check(name: &str, value: Value, is_strict: bool) -> Result<(), Val
 }
 
 /// The refusal of a field of the table under `--strict-requests`.
-pub(super) fn refused(name: &str, value: &Value) -> ValidationError {
+pub(crate) fn refused(name: &str, value: &Value) -> ValidationError {
     let field = IGNORED_FIELDS.iter().find(|field| field.name == name);
     let instead = field
         .and_then(|field| field.strict)
@@ -354,6 +370,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::anthropic::AnthropicMessagesRequest;
     use crate::openai::{ChatCompletionRequest, CompletionRequest, ResponsesRequest};
 
     fn read(api: Api, name: &str, value: Value, is_strict: bool) -> Result<(), ValidationError> {
@@ -361,6 +378,9 @@ mod tests {
             Api::Completions => json!({"prompt": "a"}),
             Api::Chat => json!({"messages": [{"role": "user", "content": "a"}]}),
             Api::Responses => json!({"input": "a"}),
+            Api::Messages => {
+                json!({"messages": [{"role": "user", "content": "a"}], "max_tokens": 1})
+            }
         };
         match name.split_once('.') {
             Some((outer, inner)) => body[outer] = json!({inner: value}),
@@ -373,6 +393,8 @@ mod tests {
             (Api::Chat, true) => ChatCompletionRequest::from_json_strict(body).map(drop),
             (Api::Responses, false) => ResponsesRequest::from_json(body).map(drop),
             (Api::Responses, true) => ResponsesRequest::from_json_strict(body).map(drop),
+            (Api::Messages, false) => AnthropicMessagesRequest::from_json(body).map(drop),
+            (Api::Messages, true) => AnthropicMessagesRequest::from_json_strict(body).map(drop),
         }
     }
 
@@ -403,6 +425,7 @@ mod tests {
                     "stream_options" if *api == Api::Responses => {
                         json!({"include_obfuscation": true})
                     }
+                    "tool_choice" if *api == Api::Messages => json!({"type": "auto"}),
                     // It needs a temperature too: tested below.
                     "n" => continue,
                     _ => sample(field),
@@ -435,6 +458,7 @@ mod tests {
                 Api::Completions => "completions",
                 Api::Chat => "chat",
                 Api::Responses => "Responses",
+                Api::Messages => "Messages",
             });
             let apis = apis.collect::<Vec<_>>().join(", ");
             let accepted = match field.accepted {

@@ -159,7 +159,7 @@ pub(super) const REASONING_ITEM: &[&str] = &[
 ];
 
 /// Refuses a key that is not known. `field` is the object's name in the request.
-pub(super) fn check(
+pub(crate) fn check(
     field: &str,
     object: &Map<String, Value>,
     known: &[&str],
@@ -173,7 +173,7 @@ pub(super) fn check(
 }
 
 /// The error about an unknown key of `field`.
-pub(super) fn unknown(field: &str, name: &str, known: &[&str]) -> ValidationError {
+pub(crate) fn unknown(field: &str, name: &str, known: &[&str]) -> ValidationError {
     let name = cut_short(name);
     let hint = match name.as_str() {
         _ if let Some(meant) = did_you_mean(&name, known.iter().copied()) => {

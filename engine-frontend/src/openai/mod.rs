@@ -19,6 +19,7 @@ mod ignored_fields;
 mod known_keys;
 mod llama_cpp;
 mod logprobs;
+mod own_words;
 mod reasoning_effort;
 mod request;
 mod responses;
@@ -30,6 +31,7 @@ mod tool_call;
 mod tool_choice;
 mod tool_format;
 mod tool_parser;
+mod tool_strictness;
 mod tools;
 mod trace;
 mod usage;
@@ -63,9 +65,22 @@ pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, Token
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_choice::ToolChoice;
 pub use tool_format::ToolCallFormat;
+pub use tool_strictness::ToolStrictness;
 pub use trace::{TracedAlternative, TracedToken};
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};
 pub use warnings::Warnings;
+
+// What the Messages API is made of: see `crate::anthropic`.
+pub(crate) use fields::{Fields, missing, parse};
+pub(crate) use ignored_fields::{METADATA, check as check_ignored};
+pub(crate) use known_keys::{check as check_keys, unknown as unknown_key};
+pub(crate) use own_words::{OwnWords, Renamed};
+pub(crate) use request::take_max_tokens;
+pub(crate) use streaming::Pieces;
+pub(crate) use tool_call::call_id;
+pub(crate) use tool_format::Openings;
+pub(crate) use tool_parser::{AnswerPart, ToolParser};
+pub(crate) use tools::check_number as check_number_of_tools;
 
 /// For fields of answers that only say what is unusual.
 #[expect(

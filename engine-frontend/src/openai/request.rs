@@ -166,7 +166,7 @@ impl CommonFields {
     }
 
     /// The warnings for the answer, if the request wants them there.
-    pub(super) fn told_warnings(&self) -> Option<Vec<String>> {
+    pub(crate) fn told_warnings(&self) -> Option<Vec<String>> {
         self.include_warnings.then(|| self.warnings.texts())
     }
 
@@ -417,7 +417,7 @@ fn take_or_off(
 }
 
 /// Takes a limit on the answer's tokens. Whether 0 will do is the kind's to say.
-pub(super) fn take_max_tokens(
+pub(crate) fn take_max_tokens(
     fields: &mut Fields,
     name: &'static str,
 ) -> Result<Option<u32>, ValidationError> {

@@ -207,13 +207,13 @@ impl OpenAIServing {
         &self.system_fingerprint
     }
 
-    pub(super) fn model_name(&self) -> String {
+    pub(crate) fn model_name(&self) -> String {
         self.served_model_names.first().cloned().unwrap_or_default()
     }
 
     /// Runs the requests of one API request side by side. The first error drops, and so aborts,
     /// the others.
-    pub(super) async fn generate(
+    pub(crate) async fn generate(
         &self,
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
@@ -227,7 +227,7 @@ impl OpenAIServing {
     }
 
     /// Starts the requests of one API request, all or none.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         &self,
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
@@ -265,7 +265,7 @@ impl OpenAIServing {
         self.tool_call_format
     }
 
-    pub(super) fn tells_cached_tokens(&self) -> bool {
+    pub(crate) fn tells_cached_tokens(&self) -> bool {
         self.prompt_tokens_details
     }
 }

@@ -49,7 +49,7 @@ pub struct EventStream {
 impl EventStream {
     /// A stream that nothing refuses any more: every constraint is known to be good, or, without
     /// any, the first output is there. Until then a refusal is still the whole answer.
-    pub(super) async fn begin(
+    pub(crate) async fn begin(
         mut streams: Vec<RequestStream>,
         constrained: bool,
         mut pieces: Box<dyn Pieces>,
@@ -108,7 +108,7 @@ impl EventStream {
 }
 
 /// How outputs become pieces: one kind of answer each.
-pub(super) trait Pieces: fmt::Debug + Send {
+pub(crate) trait Pieces: fmt::Debug + Send {
     /// Appends what an output of the request for prompt number `prompt` is in the API's words.
     fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>);
     /// Appends what comes after the last output.

@@ -53,10 +53,10 @@ pub struct DeltaFunctionCall {
     pub arguments: Option<String>,
 }
 
-/// A new call's id.
-pub(super) fn call_id(openings: &Openings) -> String {
+/// A new call's id: with this prefix, unless the model's template wants another form.
+pub(crate) fn call_id(prefix: &str, openings: &Openings) -> String {
     if !openings.format.has_short_ids() {
-        return format!("call_{:016x}", random_u64());
+        return format!("{prefix}_{:016x}", random_u64());
     }
     let (mut random, mut id) = (random_u64(), String::new());
     for _ in 0..9 {
@@ -68,13 +68,13 @@ pub(super) fn call_id(openings: &Openings) -> String {
 }
 
 /// A whole answer, or what has come of it: the text for the reader, if any, and the calls.
-pub(super) fn split_answer(openings: &Openings, text: &str) -> (Option<String>, Vec<ToolCall>) {
+pub(crate) fn split_answer(openings: &Openings, text: &str) -> (Option<String>, Vec<ToolCall>) {
     let (mut content, mut calls) = (None::<String>, Vec::<ToolCall>::new());
     for part in ToolParser::new(openings.clone()).push(text, true) {
         match part {
             AnswerPart::Content(text) => content.get_or_insert_default().push_str(&text),
             AnswerPart::Call(name) => calls.push(ToolCall {
-                id: call_id(openings),
+                id: call_id("call", openings),
                 kind: "function".to_owned(),
                 function: FunctionCall {
                     name,

@@ -135,7 +135,7 @@ impl ToolCallFormat {
     }
 
     /// How calls' ids are spelled: Mistral's templates take nine letters and digits.
-    pub(super) fn has_short_ids(self) -> bool {
+    pub(crate) fn has_short_ids(self) -> bool {
         matches!(self, Self::Mistral | Self::MistralArgs)
     }
 
@@ -357,7 +357,7 @@ const NO_LLAMA_CALL: &str = r#"(?!\{"name": "|<\|python_tag\|>)[\s\S]*"#;
 
 /// The openings of the calls in an answer.
 #[derive(Debug, Clone)]
-pub(super) struct Openings {
+pub(crate) struct Openings {
     pub(super) format: ToolCallFormat,
     /// Each with its function's name.
     first: Vec<(String, String)>,
@@ -366,7 +366,7 @@ pub(super) struct Openings {
 
 impl Openings {
     /// The openings of these functions' calls.
-    pub(super) fn new<'a>(
+    pub(crate) fn new<'a>(
         format: ToolCallFormat,
         functions: impl IntoIterator<Item = &'a str>,
     ) -> Self {

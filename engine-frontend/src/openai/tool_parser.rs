@@ -6,7 +6,7 @@ use super::tool_format::Openings;
 
 /// What an answer is made of, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum AnswerPart {
+pub(crate) enum AnswerPart {
     /// More text for the reader.
     Content(String),
     /// A call of this function begins.
@@ -21,7 +21,7 @@ pub(super) enum AnswerPart {
 /// White space beside a call is no content. Linear in the answer, times the number of functions where
 /// a call may begin.
 #[derive(Debug)]
-pub(super) struct ToolParser {
+pub(crate) struct ToolParser {
     openings: Openings,
     state: State,
     /// Text that may be the beginning of a call.
@@ -81,7 +81,7 @@ impl Value {
 
 impl ToolParser {
     /// The parser of an answer whose calls open like this.
-    pub(super) fn new(openings: Openings) -> Self {
+    pub(crate) fn new(openings: Openings) -> Self {
         Self {
             openings,
             state: State::Text,
@@ -94,12 +94,12 @@ impl ToolParser {
     }
 
     /// Whether a call has begun.
-    pub(super) fn has_calls(&self) -> bool {
+    pub(crate) fn has_calls(&self) -> bool {
         self.num_calls > 0
     }
 
     /// Takes the answer's next text; with `finished` its last.
-    pub(super) fn push(&mut self, text: &str, finished: bool) -> Vec<AnswerPart> {
+    pub(crate) fn push(&mut self, text: &str, finished: bool) -> Vec<AnswerPart> {
         let mut parts = Vec::new();
         let mut rest = mem::take(&mut self.pending);
         rest.push_str(text);

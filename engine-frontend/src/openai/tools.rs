@@ -82,7 +82,7 @@ fn check_keys(i: usize, tool: &Value) -> Result<(), ValidationError> {
 const MAX_TOOLS: usize = 1024;
 
 /// Refuses more tools than a request may have, before anything is made of them.
-pub(super) fn check_number(tools: &[Value]) -> Result<(), ValidationError> {
+pub(crate) fn check_number(tools: &[Value]) -> Result<(), ValidationError> {
     if tools.len() <= MAX_TOOLS {
         return Ok(());
     }
@@ -153,17 +153,11 @@ pub(super) fn constraint(
     let mut parts = Vec::new();
     for (i, tool) in tools.iter().enumerate() {
         let name = name_of(tool).unwrap_or_default();
-        if !choice.allows(name) {
+        if tool.is_null() || !choice.allows(name) {
             continue;
         }
-        let field = format!("tools[{i}].function.parameters");
-        let schema = serde_json::value::to_raw_value(&parameters(tool, &field)?);
-        let schema = schema.map_err(|error| ValidationError::about(&field, error.to_string()))?;
-        parts.push(ConstraintPart {
-            field,
-            constraint: StructuredOutputsConstraint::Json(schema.get().to_owned()),
-            place: String::new(),
-        });
+        let (part, schema) = part(i, tool)?;
+        parts.push(part);
         functions.push((name, schema));
     }
     let functions: Vec<(&str, &RawValue)> = functions
@@ -209,6 +203,25 @@ pub(super) fn constraint(
             whitespace_field: None,
         },
     }))
+}
+
+/// What tool number `i` is of the constraint, and its schema.
+///
+/// # Errors
+/// Its parameters are no object's schema.
+pub(super) fn part(
+    i: usize,
+    tool: &Value,
+) -> Result<(ConstraintPart, Box<RawValue>), ValidationError> {
+    let field = format!("tools[{i}].function.parameters");
+    let schema = serde_json::value::to_raw_value(&parameters(tool, &field)?);
+    let schema = schema.map_err(|error| ValidationError::about(&field, error.to_string()))?;
+    let part = ConstraintPart {
+        field,
+        constraint: StructuredOutputsConstraint::Json(schema.get().to_owned()),
+        place: String::new(),
+    };
+    Ok((part, schema))
 }
 
 fn unknown_format() -> ValidationError {

@@ -24,7 +24,7 @@ struct Warning {
 
 impl Warnings {
     /// Adds one, unless there are enough. `message` is what follows the field's name.
-    pub(super) fn push(&mut self, field: &str, message: &str) {
+    pub(crate) fn push(&mut self, field: &str, message: &str) {
         if self.named.len() >= MAX_WARNINGS {
             self.num_more += 1;
             return;
@@ -41,14 +41,14 @@ impl Warnings {
     }
 
     /// Adds others.
-    pub(super) fn extend(&mut self, others: Self) {
+    pub(crate) fn extend(&mut self, others: Self) {
         let left = MAX_WARNINGS.saturating_sub(self.named.len());
         self.num_more += others.num_more + others.named.len().saturating_sub(left);
         self.named.extend(others.named.into_iter().take(left));
     }
 
     /// Gives fields other names.
-    pub(super) fn rename(&mut self, name: impl Fn(&str) -> String) {
+    pub(crate) fn rename(&mut self, name: impl Fn(&str) -> String) {
         for warning in &mut self.named {
             warning.field = name(&warning.field);
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body::Body as _;
@@ -101,8 +101,16 @@ pub(super) const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 const BASIC: HeaderValue =
     HeaderValue::from_static("Basic realm=\"Formwork: the password is a key\", charset=\"UTF-8\"");
 
-/// The key that a request brings: behind `Bearer`, or as a password behind `Basic`.
+/// Anthropic's clients bring their key in this header.
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The key that a request brings: behind `Bearer`, as a password behind `Basic`, or else in `x-api-key`.
 pub(super) fn key(headers: &HeaderMap) -> Option<Cow<'_, [u8]>> {
+    let other = || headers.get(X_API_KEY).map(|key| key.as_bytes().into());
+    authorization(headers).or_else(other)
+}
+
+fn authorization(headers: &HeaderMap) -> Option<Cow<'_, [u8]>> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     if let Some(key) = behind_scheme(value, b"bearer ") {
         return Some(key.into());
@@ -176,7 +184,7 @@ pub(super) fn refuse(request: &Request, mut response: Response) -> Response {
 pub(super) fn unauthorized(challenge: HeaderValue) -> Response {
     let error = ApiError::new(
         StatusCode::UNAUTHORIZED,
-        "the header Authorization must be \"Bearer KEY\" with one of the server's keys",
+        "the header Authorization must be \"Bearer KEY\" with one of the server's keys, or x-api-key one of them",
     );
     let mut response = error.into_response();
     response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -235,6 +243,19 @@ mod tests {
             assert_eq!(key_of(none), None, "{none:?}");
         }
         assert_eq!(key(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_key_may_stand_in_a_header_of_its_own() {
+        let key_of = |authorization: &'static str| {
+            let pairs = [(AUTHORIZATION, authorization), (X_API_KEY, "two")];
+            let pairs = pairs.map(|(name, value)| (name, HeaderValue::from_static(value)));
+            key(&HeaderMap::from_iter(pairs)).map(Cow::into_owned)
+        };
+        assert_eq!(key_of("Bearer one"), Some(b"one".to_vec()));
+        for none in ["one", "Basic b25l", ""] {
+            assert_eq!(key_of(none), Some(b"two".to_vec()), "{none:?}");
+        }
     }
 
     #[test]

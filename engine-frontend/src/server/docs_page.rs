@@ -311,6 +311,7 @@ mod tests {
             "<td><code>truncation_side</code></td><td><code>&quot;left&quot;</code>, \
              <code>&quot;right&quot;</code></td>",
             "<h2>POST <code>/v1/responses</code></h2>",
+            "<h2>POST <code>/v1/messages/count_tokens</code></h2>",
         ] {
             assert!(page.contains(row), "{row}");
         }

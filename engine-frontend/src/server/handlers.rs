@@ -32,7 +32,7 @@ use crate::openai::{
 };
 use crate::supervisor::CoreHealth;
 
-type App = State<Arc<AppState>>;
+pub(super) type App = State<Arc<AppState>>;
 
 /// `POST /v1/completions`.
 pub(super) async fn completions(State(app): App, request: Request) -> Result<Response, ApiError> {
@@ -73,6 +73,9 @@ pub(super) async fn chat_completions(
         return Ok(refusal);
     }
     call.apply_flags(&mut request.common);
+    let skipped = app.serving.skip_tools(&mut request, &call.context);
+    let skipped = call.within_deadline(skipped).await?;
+    request.common.warnings.extend(skipped);
     app.serving.warn_of_unread(&mut request);
     let warnings = call.warn(&request.common.warnings);
     if request.common.stream {
@@ -94,6 +97,10 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
     };
     let (mut request, share) = call.json(request, read).await?;
     call.apply_flags(&mut request.chat.common);
+    let skipped = app
+        .serving
+        .skip_tools_of_response(&mut request, &call.context);
+    call.within_deadline(skipped).await?;
     app.serving.warn_of_unread_input(&mut request);
     let warnings = call.warn(&request.chat.common.warnings);
     if request.chat.common.stream {
@@ -135,7 +142,7 @@ pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Resp
 /// Header of warnings about a request: see [`Warnings::to_header`].
 const WARNINGS: HeaderName = HeaderName::from_static("x-formwork-warnings");
 
-fn with_warnings(mut response: Response, warnings: Option<HeaderValue>) -> Response {
+pub(super) fn with_warnings(mut response: Response, warnings: Option<HeaderValue>) -> Response {
     if let Some(warnings) = warnings {
         response.headers_mut().insert(WARNINGS, warnings);
     }
@@ -143,9 +150,9 @@ fn with_warnings(mut response: Response, warnings: Option<HeaderValue>) -> Respo
 }
 
 /// A request that is being answered.
-struct Call<'a> {
+pub(super) struct Call<'a> {
     app: &'a AppState,
-    context: RequestContext,
+    pub(super) context: RequestContext,
     deadline: Option<Instant>,
     load: LoadGuard,
     client: Client,
@@ -155,7 +162,7 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn begin(app: &'a AppState, request: &Request) -> Self {
+    pub(super) fn begin(app: &'a AppState, request: &Request) -> Self {
         let id = request.extensions().get::<RequestId>();
         let key = request.extensions().get::<Arc<ApiKey>>();
         let record = RequestRecord::of(request);
@@ -185,7 +192,7 @@ impl<'a> Call<'a> {
     }
 
     /// The request that `make` makes of the body, and its share of the memory for requests.
-    async fn json<T: Send + 'static>(
+    pub(super) async fn json<T: Send + 'static>(
         &self,
         request: Request,
         make: fn(Value) -> Result<T, ValidationError>,
@@ -224,7 +231,7 @@ impl<'a> Call<'a> {
     }
 
     /// What flags of the server decide for all requests.
-    fn apply_flags(&self, common: &mut CommonFields) {
+    pub(super) fn apply_flags(&self, common: &mut CommonFields) {
         let args = &self.app.args;
         common.return_tokens_as_token_ids |= args.return_tokens_as_token_ids;
         if common.stream {
@@ -239,7 +246,7 @@ impl<'a> Call<'a> {
     }
 
     /// Logs the warnings about the request, and returns them as a header's value.
-    fn warn(&self, warnings: &Warnings) -> Option<HeaderValue> {
+    pub(super) fn warn(&self, warnings: &Warnings) -> Option<HeaderValue> {
         if warnings.is_empty() {
             return None;
         }
@@ -249,7 +256,7 @@ impl<'a> Call<'a> {
         HeaderValue::try_from(header).ok()
     }
 
-    async fn within_deadline<T, E: Into<ServingError>>(
+    pub(super) async fn within_deadline<T, E: Into<ServingError>>(
         &self,
         answer: impl Future<Output = Result<T, E>>,
     ) -> Result<T, ApiError> {
@@ -274,7 +281,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn stream(self, stream: crate::openai::EventStream, mut share: Share) -> Response {
+    pub(super) fn stream(self, stream: crate::openai::EventStream, mut share: Share) -> Response {
         share.resize_for_stream();
         let options = SseOptions {
             keep_alive: self.app.args.sse_keep_alive_interval,

@@ -1,4 +1,4 @@
-//! `formwork serve`: the OpenAI API over HTTP.
+//! `formwork serve`: the OpenAI API and Anthropic's Messages API over HTTP.
 //!
 //! What it is: routes, limits, keys, streams, metrics and the life of the process around
 //! [`OpenAIServing`](crate::openai::OpenAIServing), which answers. What it is not: it knows no field
@@ -8,10 +8,12 @@
 //! connected, and whom the server gives up; `client_stream.rs`, `early_refusal.rs`), the middleware
 //! (`middleware.rs`: id, CORS, counts; `browser.rs`: web pages; `authenticate.rs`: the key of `api_keys.rs`
 //! and its limits; `client.rs`: whose memory), a handler (`handlers.rs`), which reads the body (`body.rs`,
-//! `parse.rs`), and where the answer is a stream `sse.rs`. Whatever a client makes the server hold is a
+//! `parse.rs`), and where the answer is a stream `sse.rs`. `anthropic.rs` has the
+//! handlers of the Messages API, and gives errors on its routes that API's shape. Whatever a client makes the server hold is a
 //! share of a budget (`memory.rs`). `management.rs` is for whoever runs the server.
 
 mod access_args;
+mod anthropic;
 mod api_keys;
 mod args;
 mod audit_log;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use super::authenticate::authenticate;
@@ -12,7 +12,7 @@ use super::client::recognize;
 use super::error::{method_not_allowed, not_found};
 use super::management::{Guard, admin_routes, guard};
 use super::state::AppState;
-use super::{docs_page, handlers, middleware, openapi, ui_files};
+use super::{anthropic, docs_page, handlers, middleware, openapi, ui_files};
 
 /// All routes, with what happens around each.
 pub(super) fn router(app: Arc<AppState>) -> Router {
@@ -23,6 +23,8 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route("/v1/completions", post(handlers::completions))
         .route("/v1/chat/completions", post(handlers::chat_completions))
         .route("/v1/responses", post(handlers::responses))
+        .route(anthropic::MESSAGES, post(anthropic::messages))
+        .route(anthropic::COUNT_TOKENS, post(anthropic::count_tokens))
         .route("/formwork/v1/check", post(handlers::check))
         .route("/tokenize", post(handlers::tokenize))
         .route("/detokenize", post(handlers::detokenize))
@@ -55,6 +57,7 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .layer(from_fn_with_state(app.clone(), check_browser))
         .layer(from_fn_with_state(app.clone(), middleware::cors))
         .layer(from_fn_with_state(app.clone(), middleware::limit_head))
+        .layer(from_fn(anthropic::in_its_words))
         .layer(from_fn_with_state(app.clone(), middleware::observe))
         .with_state(app.clone());
     match app.args.root_path.as_str() {

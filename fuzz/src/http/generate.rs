@@ -173,10 +173,12 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("previous_response_id", &["\"resp_1\""]),
 ];
 
-const POST_ROUTES: [(&str, &[&str]); 8] = [
+const POST_ROUTES: [(&str, &[&str]); 10] = [
     ("/v1/completions", &["prompt"]),
     ("/v1/chat/completions", &["messages"]),
     ("/v1/responses", &["input"]),
+    ("/v1/messages", &["messages", "max_tokens"]),
+    ("/v1/messages/count_tokens", &["messages"]),
     ("/tokenize", &["prompt"]),
     ("/tokenize", &["messages"]),
     ("/detokenize", &["tokens"]),

@@ -11,8 +11,6 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
-
 use super::ways::Way;
 use super::{GrammarState, State, TokenAutomaton};
 use crate::index::ROOT;
@@ -68,115 +66,6 @@ impl TokenAutomaton {
         }
         counted?;
         Ok(self.min_tokens.get(&state).copied().unwrap_or(u32::MAX))
-    }
-
-    /// The fewest tokens of all texts from a state that can be completed, the stop token included, if these are
-    /// at most `limit`: a search over tokens, level by level, which meets many states. `None` where none is made.
-    pub(crate) fn fewest_tokens_of_all(
-        &mut self,
-        start: GrammarState,
-        limit: u32,
-        fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
-        let GrammarState::Machine(first) = start else {
-            return Ok(None);
-        };
-        let distance = self.distance_within(first, limit, fuel)?;
-        Ok(distance.map(|distance| distance.saturating_add(1)))
-    }
-
-    /// The tokens that begin the texts of the fewest tokens from a state, and that number, stop token
-    /// included; no tokens where the text may end. All of them, whatever was asked before: what is sampled
-    /// doesn't depend on other requests. The search is that of [`fewest_tokens_of_all`](Self::fewest_tokens_of_all).
-    pub(crate) fn tokens_toward_fewest(
-        &mut self,
-        start: GrammarState,
-        limit: u32,
-        fuel: &mut Fuel,
-    ) -> Result<Option<(u32, Vec<u32>)>, OutOfFuel> {
-        let GrammarState::Machine(first) = start else {
-            return Ok(None);
-        };
-        let Some(distance) = self.distance_within(first, limit, fuel)? else {
-            return Ok(None);
-        };
-        let Some(distance_after) = distance.checked_sub(1) else {
-            return Ok(Some((1, Vec::new())));
-        };
-        let mut tokens_toward = Vec::new();
-        self.walk_tokens(start, false, fuel, |automaton, tokens, reached, fuel| {
-            let Some(&token) = tokens.first() else {
-                return Ok(());
-            };
-            if let GrammarState::Machine(next) = automaton.after_whole(reached, token, fuel)?
-                && automaton.token_distance.get(&next) == Some(&distance_after)
-            {
-                tokens_toward.extend_from_slice(tokens);
-            }
-            Ok(())
-        })?;
-        Ok(Some((distance.saturating_add(1), tokens_toward)))
-    }
-
-    /// Tokens from a state to the nearest end, if these are at most `limit` with a stop token. From then on the
-    /// distances of all states on all such ways are known: a search from one of these would meet a part of the same
-    /// states. `None` where there is no such way.
-    fn distance_within(
-        &mut self,
-        first: State,
-        limit: u32,
-        fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
-        let is_within = |distance: &u32| distance.saturating_add(1) <= limit;
-        // Other vocabularies are searched in another way too, which remembers one way alone.
-        if let Some(known) = self.token_distance.get(&first)
-            && self.writes_any_text
-        {
-            return Ok(Some(*known).filter(is_within));
-        }
-        let mut seen: HashSet<State> = HashSet::from_iter([first]);
-        // Of each level, its states and where their tokens lead.
-        let mut levels: Vec<Vec<(State, Vec<State>)>> = Vec::new();
-        let mut level = vec![first];
-        let mut ends = HashSet::new();
-        if self.is_accepting(first, fuel)? {
-            return Ok(Some(0).filter(is_within));
-        }
-        while ends.is_empty() {
-            let num_levels = u32::try_from(levels.len() + 1).unwrap_or(u32::MAX);
-            if level.is_empty() || !is_within(&num_levels) {
-                return Ok(None);
-            }
-            let mut explored = Vec::with_capacity(level.len());
-            let mut next_level = Vec::new();
-            for state in level {
-                let successors = ByTokens(self).successors(state, fuel)?;
-                for &next in &successors {
-                    if seen.insert(next) {
-                        next_level.push(next);
-                        if self.is_accepting(next, fuel)? {
-                            ends.insert(next);
-                        }
-                    }
-                }
-                explored.push((state, successors));
-            }
-            levels.push(explored);
-            level = next_level;
-        }
-        // Back from the ends.
-        let mut distance = 0;
-        let mut nearer = ends;
-        for explored in levels.iter().rev() {
-            let leads = |successors: &[State]| successors.iter().any(|next| nearer.contains(next));
-            let before = explored.iter().filter(|(_, successors)| leads(successors));
-            let before = before.map(|(state, _)| *state).collect();
-            let known = nearer.into_iter().map(|state| (state, distance));
-            self.token_distance.extend(known);
-            (nearer, distance) = (before, distance + 1);
-        }
-        self.token_distance.insert(first, distance);
-        Ok(Some(distance))
     }
 
     /// Walks a canonical completion from the end of the way on that was walked so far, and makes known what
@@ -319,7 +208,7 @@ impl TokenAutomaton {
 }
 
 /// The automaton as a graph whose edges are tokens.
-struct ByTokens<'a>(&'a mut TokenAutomaton);
+pub(super) struct ByTokens<'a>(pub(super) &'a mut TokenAutomaton);
 
 impl Graph for ByTokens<'_> {
     type State = State;

@@ -17,6 +17,7 @@ mod counted_walk;
 mod difference;
 mod exit_rests;
 mod exits;
+mod fewest_tokens;
 mod forgotten;
 mod gather;
 mod grammar_state;
@@ -69,6 +70,9 @@ pub(crate) struct TokenAutomaton {
     masks: MaskMemo,
     /// Tokens to the nearest end, where not every text can be written (else empty).
     token_distance: HashMap<State, u32>,
+    /// Tokens of greedy texts from where a search for the fewest takes too many steps, see
+    /// [`fewest_tokens`]; the largest number where there is none.
+    greedy_tokens: HashMap<State, u32>,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<State, u32>,
     /// Where it is still being walked.
@@ -109,6 +113,7 @@ impl TokenAutomaton {
             writes_any_text: index.writes_any_text(),
             masks: base.as_ref().map(|base| base.masks()).unwrap_or_default(),
             token_distance: HashMap::new(),
+            greedy_tokens: HashMap::new(),
             min_tokens: HashMap::new(),
             ways: Ways::default(),
             bytes_to_end: HashMap::new(),
@@ -167,6 +172,7 @@ impl TokenAutomaton {
     /// Bytes of what can be computed again.
     pub(crate) fn cache_bytes(&self) -> usize {
         let numbers = self.token_distance.capacity()
+            + self.greedy_tokens.capacity()
             + self.min_tokens.capacity()
             + self.bytes_to_end.capacity();
         self.masks.memory_bytes()
@@ -191,6 +197,7 @@ impl TokenAutomaton {
         let languages = base.map(|base| base.languages()).unwrap_or_default();
         std::mem::replace(&mut self.grammars.memo, Memo::with(languages)).forget(&mut forgotten);
         forgotten.add(std::mem::take(&mut self.token_distance));
+        forgotten.add(std::mem::take(&mut self.greedy_tokens));
         forgotten.add(std::mem::take(&mut self.min_tokens));
         forgotten.add(std::mem::take(&mut self.bytes_to_end));
         forgotten.add(std::mem::take(&mut self.farthest_successor));

@@ -74,6 +74,36 @@ fn the_responses_of_the_openai_package_work_unchanged() {
 }
 
 #[test]
+fn the_anthropic_package_works_unchanged() {
+    run("anthropic_client.py", "anthropic, pydantic", &[]);
+}
+
+/// Installs the package with `npm`, which takes some seconds.
+#[test]
+fn the_anthropic_package_of_javascript_works_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = integration_tests::workspace().join("tests/javascript");
+    for file in ["package.json", "anthropic_client.mjs"] {
+        std::fs::copy(sources.join(file), folder.path().join(file)).unwrap();
+    }
+    let npm = Command::new("npm")
+        .args(["install", "--no-audit", "--no-fund", "--ignore-scripts"])
+        .args(["--fetch-retries", "1", "--fetch-timeout", "30000"])
+        .current_dir(folder.path())
+        .output();
+    match npm {
+        Ok(output) if output.status.success() => {}
+        other => return eprintln!("skipped: no npm, or no registry for it: {other:?}"),
+    }
+    let output = Command::new("node")
+        .args(["anthropic_client.mjs", &base_url()])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", says(&output));
+}
+
+#[test]
 fn the_examples_of_vllms_documentation_work_unchanged() {
     let grammar =
         integration_tests::workspace().join("structured-output/tests/grammars/select.lark");

@@ -65,15 +65,13 @@ fn at_a_terminal_a_server_says_what_to_try_and_it_works() {
         ])
         .stderr(theirs);
     let server = Server::spawn(&mut command);
-    let said: Vec<String> = BufReader::new(ours)
-        .lines()
-        .map(Result::unwrap)
-        .scan(false, |is_over, line| {
-            let before = *is_over;
-            *is_over = line.starts_with("try ");
-            (!before).then_some(line)
-        })
-        .collect();
+    let mut said = Vec::new();
+    for line in BufReader::new(ours).lines() {
+        said.push(line.unwrap());
+        if said.last().is_some_and(|line| line.starts_with("try ")) {
+            break;
+        }
+    }
     let page = format!("page       http://{}/", server.address);
     assert!(said.contains(&page), "{said:?}");
     let command = said.last().unwrap().trim_start_matches("try").trim();

@@ -159,7 +159,7 @@ fn advice(arg: &str, args: &[String]) -> Option<String> {
         ));
     }
     let instead = instead_of(as_given(arg, args))?;
-    Some(format!("This flag is another server's: {instead}."))
+    Some(format!("That is another server's flag. Here, {instead}."))
 }
 
 /// An argument as it was written: clap reads `-tp` as `-t -p` and names `-t`.
@@ -231,13 +231,13 @@ mod tests {
         let given = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
         assert_eq!(
             advice("-t", &given(&["formwork", "serve", "-tp", "2"])).unwrap(),
-            "This flag is another server's: leave it out: a server has one device."
+            "That is another server's flag. Here, leave it out: a server has one device."
         );
         assert_eq!(as_given("-t", &given(&["serve", "-tp", "2"])), "-tp");
         assert_eq!(as_given("--tp", &given(&["serve", "--tpx"])), "--tp");
         assert_eq!(
             advice("-t", &given(&["formwork", "serve", "-t", "4"])).unwrap(),
-            "This flag is another server's: use --threads."
+            "That is another server's flag. Here, use --threads."
         );
         assert_eq!(advice("-y", &given(&["formwork", "serve", "-y"])), None);
         assert_eq!(

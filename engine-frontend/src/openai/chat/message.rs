@@ -106,6 +106,14 @@ pub(super) fn chat_message(
         let reasoning = reasoning.clone();
         message.insert("reasoning_content".to_owned(), reasoning);
     }
+    if !is_assistant
+        && let Some(calls) = message.remove("tool_calls")
+        && !is_nothing(&calls)
+    {
+        let field = format!("messages[{i}].tool_calls");
+        let message = format!("{field} must be left out: calls are the assistant's");
+        return Err(ValidationError::about(field, message));
+    }
     if let Some(calls) = message.get_mut("tool_calls") {
         read_tool_calls(&format!("messages[{i}].tool_calls"), calls, arguments)?;
     }

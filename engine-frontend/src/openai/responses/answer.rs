@@ -270,7 +270,9 @@ impl Answer {
     }
 
     fn open_call(&mut self, name: &str, events: &mut Vec<Piece>) {
-        let id = self.openings.as_ref().map(call_id).unwrap_or_default();
+        let openings = self.openings.as_ref();
+        let id = openings.map(|openings| call_id("call", openings));
+        let id = id.unwrap_or_default();
         let mut item = json!({
             "id": format!("fc_{}_{}", self.id, self.output.len()), "type": "function_call",
             "call_id": id, "arguments": "", "status": "in_progress",

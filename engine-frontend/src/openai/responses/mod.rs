@@ -4,7 +4,6 @@
 mod answer;
 mod input;
 mod namespaces;
-mod own_words;
 mod request;
 
 use std::collections::VecDeque;
@@ -12,6 +11,8 @@ use std::collections::VecDeque;
 use serde_json::{Map, Value, json};
 use structured_output::CancelFlag;
 
+#[cfg(test)]
+pub(super) use request::OWN_NAMES;
 pub use request::ResponsesRequest;
 
 use super::chat::ChatCompletionRequest;
@@ -84,6 +85,23 @@ impl OpenAIServing {
         EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 
+    /// Leaves out tools as [`skip_tools`](Self::skip_tools) does.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn skip_tools_of_response(
+        &self,
+        request: &mut ResponsesRequest,
+        context: &RequestContext,
+    ) -> Result<(), ServingError> {
+        let words = &request.words;
+        let skipped = self.skip_tools(&mut request.chat, context).await;
+        let mut skipped = skipped.map_err(|error| words.of_serving_error(error))?;
+        skipped.rename(|field| words.of_field(field));
+        request.chat.common.warnings.extend(skipped);
+        Ok(())
+    }
+
     /// Adds warnings about parts of a request that the chat template doesn't read.
     pub fn warn_of_unread_input(&self, request: &mut ResponsesRequest) {
         let mut warnings = std::mem::take(&mut request.chat.common.warnings);
@@ -92,7 +110,7 @@ impl OpenAIServing {
         unread.rename(|field| match field.starts_with("messages[") {
             // Which item a message was is not kept.
             true => "input".to_owned(),
-            false => own_words::of_field(field, &request.tool_places),
+            false => request.words.of_field(field),
         });
         warnings.extend(std::mem::take(unread));
         *unread = warnings;
@@ -108,9 +126,9 @@ impl OpenAIServing {
         let (chat, mut generate, openings) = self
             .chat_generate_request(request.chat, &id)
             .await
-            .map_err(|error| own_words::of_serving_error(error, &request.tool_places))?;
+            .map_err(|error| request.words.of_serving_error(error))?;
         request.chat = chat;
-        own_words::of_request(&mut generate, &request.tool_places);
+        request.words.of_request(&mut generate);
         Ok((request, generate, openings))
     }
 

@@ -118,7 +118,7 @@ mod tests {
         });
         let request = ResponsesRequest::from_json(body).unwrap();
         assert_eq!(
-            request.tool_places,
+            request.words.tool_places,
             ["tools[0]", "tools[1].tools[0]", "tools[1].tools[1]"]
         );
         let tools = request.chat.tools.unwrap();

@@ -4,18 +4,29 @@ use serde_json::{Map, Value, json};
 
 use super::input::InputMessages;
 use super::namespaces::{Namespaces, named_in};
-use super::own_words;
 use crate::error::{ValidationError, cut_short};
 use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::fields::{Fields, parse};
 use crate::openai::ignored_fields::{self, Api, INCLUDES, METADATA};
 use crate::openai::known_keys::{self, RESPONSES_TOOL_CHOICE_OF_ONE, SEARCH_TOOL};
+use crate::openai::own_words::{OwnWords, Renamed};
 use crate::openai::request::take_max_tokens;
 use crate::openai::tool_choice::ALLOWED_TOOLS;
 use crate::openai::tools::check_number;
 
 /// What `include` may ask for.
 const LOGPROBS: &str = "message.output_text.logprobs";
+
+/// What this API calls fields of chat requests.
+pub(in crate::openai) const OWN_NAMES: [Renamed; 7] = [
+    ("response_format.json_schema", "text.format"),
+    ("response_format", "text.format"),
+    ("max_completion_tokens", "max_output_tokens"),
+    ("max_tokens", "max_output_tokens"),
+    ("messages", "input"),
+    ("reasoning_effort", "reasoning.effort"),
+    ("tool_choice.allowed_tools", "tool_choice"),
+];
 
 /// What is said of a chat request's field for which this API's answer has no place.
 const NO_PLACE: &str = "this API has no place for it; /v1/chat/completions has";
@@ -59,8 +70,8 @@ pub struct ResponsesRequest {
     pub chat: ChatCompletionRequest,
     /// What the answer repeats of the request.
     pub(super) told: Map<String, Value>,
-    /// Where each of the chat request's tools stands in this one.
-    pub(super) tool_places: Vec<String>,
+    /// What this API calls the chat request's fields.
+    pub(super) words: OwnWords,
     /// Functions that stand in namespaces.
     pub(super) namespaces: Namespaces,
 }
@@ -103,13 +114,17 @@ impl ResponsesRequest {
         }
         let tools = tools.unwrap_or_default();
         let mut namespaces = Namespaces::default();
-        let tool_places = take_tools(
-            &tools,
-            choice.as_ref(),
-            &mut namespaces,
-            &mut fields,
-            &mut chat,
-        )?;
+        let words = OwnWords {
+            names: OWN_NAMES.to_vec(),
+            tool_places: take_tools(
+                &tools,
+                choice.as_ref(),
+                &mut namespaces,
+                &mut fields,
+                &mut chat,
+            )?,
+            ..OwnWords::default()
+        };
         told.insert("tools".to_owned(), tools.into());
         if let Some(choice) = &choice {
             // Without tools there is nothing to choose; clients send "auto" all the same.
@@ -148,17 +163,15 @@ impl ResponsesRequest {
         let chat = Fields::of(Api::Chat, chat.into(), is_strict);
         let mut chat = chat
             .and_then(ChatCompletionRequest::from_fields)
-            .map_err(|error| {
-                own_words::of_error(error, &tool_places, |field| input.own_field(field))
-            })?;
+            .map_err(|error| words.of_error(error, |field| input.own_field(field)))?;
         let of_chat = &mut chat.common.warnings;
-        of_chat.rename(|field| own_words::of_field(field, &tool_places));
+        of_chat.rename(|field| words.of_field(field));
         warnings.extend(std::mem::take(of_chat));
         *of_chat = warnings;
         Ok(Self {
             chat,
             told,
-            tool_places,
+            words,
             namespaces,
         })
     }

@@ -171,7 +171,7 @@ impl OpenAIServing {
 
     /// The request, the engine's, and where calls begin in its answer: see
     /// [`ChatCompletionRequest::take_generate_request`].
-    pub(in crate::openai) async fn chat_generate_request(
+    pub(crate) async fn chat_generate_request(
         &self,
         mut request: ChatCompletionRequest,
         id: &str,

@@ -186,7 +186,7 @@ fn says_nothing(choice: &ChatCompletionResponseStreamChoice) -> bool {
 fn begun_call(index: u32, name: String, openings: &Openings) -> DeltaToolCall {
     DeltaToolCall {
         index,
-        id: Some(call_id(openings)),
+        id: Some(call_id("call", openings)),
         kind: Some("function".to_owned()),
         function: DeltaFunctionCall {
             name: Some(name),

@@ -261,7 +261,7 @@ pub(super) fn schemas() -> Map<String, Value> {
 }
 
 /// An answer has no fields but these.
-fn answer(name: &str, required: &[&str], parts: &[Value]) -> (String, Value) {
+pub(super) fn answer(name: &str, required: &[&str], parts: &[Value]) -> (String, Value) {
     let parts = parts.iter().filter_map(Value::as_object).flatten();
     let properties: Map<String, Value> = parts.map(|(k, v)| (k.clone(), v.clone())).collect();
     let schema = json!({

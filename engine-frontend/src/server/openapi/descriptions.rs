@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use super::anthropic;
+
 /// A field, or a path that ends in it, and what it is.
 pub(super) type Description = (&'static str, &'static str);
 
@@ -22,6 +24,7 @@ pub(super) fn find(path: &str) -> Option<&'static Description> {
         let line = REQUESTS
             .iter()
             .chain(ANSWERS)
+            .chain(anthropic::DESCRIPTIONS)
             .find(|(field, _)| *field == rest);
         if line.is_some() {
             return line;
@@ -371,6 +374,11 @@ pub(super) const REQUESTS: &[Description] = &[
     (
         "parallel_tool_calls",
         "Allows more than one call in an answer. Default true.",
+    ),
+    (
+        "tool_strictness",
+        "skip: a tool whose schema can't be enforced is left out, with a warning. refuse, the default: the \
+         request is refused.",
     ),
     ("allowed_tools", "A choice between some of the tools."),
     ("mode", "auto, or required: at least one call."),

@@ -5,6 +5,7 @@
 //! answer has the documented shape.
 
 mod answers;
+mod anthropic;
 mod descriptions;
 mod requests;
 #[cfg(test)]
@@ -39,6 +40,7 @@ fn component(name: &str) -> Value {
 /// The whole document.
 pub(super) fn document() -> Value {
     let mut schemas = requests::schemas();
+    schemas.extend(anthropic::schemas(&requests::chat()));
     schemas.extend(answers::schemas());
     descriptions::describe(&mut schemas);
     json!({
@@ -46,7 +48,7 @@ pub(super) fn document() -> Value {
         "info": {
             "title": "Formwork",
             "version": protocol::BUILD_VERSION,
-            "description": "The OpenAI API with vLLM's fields. A field that can't be honoured is \
+            "description": "The OpenAI API with vLLM's fields, and Anthropic's Messages API. A field that can't be honoured is \
                             refused with 400 and its name.",
         },
         "paths": {
@@ -62,6 +64,14 @@ pub(super) fn document() -> Value {
                 "create_response", "Answer a conversation, in the words of the Responses API",
                 "ResponsesRequest", "Response", true,
             ),
+            "/v1/messages": in_its_words(post(
+                "create_message", "Answer a conversation, in the words of Anthropic's Messages API",
+                "AnthropicMessagesRequest", "AnthropicMessagesResponse", true,
+            )),
+            "/v1/messages/count_tokens": in_its_words(post(
+                "count_message_tokens", "Count the tokens of a conversation",
+                "AnthropicCountTokensRequest", "AnthropicCountTokensResponse", false,
+            )),
             "/formwork/v1/check": post(
                 "check_constraint", "What a constraint says, and how far a text fits it",
                 "CheckRequest", "CheckResponse", false,
@@ -91,7 +101,10 @@ pub(super) fn document() -> Value {
             "/metrics": {"get": metrics()},
         },
         "components": {
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "api_key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
             "schemas": schemas,
         },
     })
@@ -117,8 +130,25 @@ fn post(id: &str, summary: &str, request: &str, answer: &str, may_stream: bool) 
             "content": {"application/json": {"schema": component(request)}},
         },
         "responses": responses,
-        "security": [{"bearer": []}, {}],
+        "security": [{"bearer": []}, {"api_key": []}, {}],
     }})
+}
+
+/// A route of the Messages API, whose errors have another shape.
+fn in_its_words(mut route: Value) -> Value {
+    let responses = route
+        .pointer_mut("/post/responses")
+        .and_then(Value::as_object_mut);
+    for (_, response) in responses
+        .into_iter()
+        .flatten()
+        .filter(|(code, _)| *code != "200")
+    {
+        if let Some(schema) = response.pointer_mut("/content/application~1json/schema") {
+            *schema = component("AnthropicErrorResponse");
+        }
+    }
+    route
 }
 
 /// Figures for Prometheus, as text.
@@ -129,7 +159,7 @@ fn metrics() -> Value {
     responses.insert("200".to_owned(), good);
     json!({
         "operationId": "metrics", "summary": "Figures for Prometheus", "responses": responses,
-        "security": [{"bearer": []}, {}],
+        "security": [{"bearer": []}, {"api_key": []}, {}],
     })
 }
 
@@ -140,7 +170,7 @@ fn get(id: &str, summary: &str, error_codes: &[&str], answer: &str) -> Value {
     responses.insert("200".to_owned(), good);
     json!({
         "operationId": id, "summary": summary, "responses": responses,
-        "security": [{"bearer": []}, {}],
+        "security": [{"bearer": []}, {"api_key": []}, {}],
     })
 }
 

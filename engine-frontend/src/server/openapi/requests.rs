@@ -30,8 +30,7 @@ const CHECKED: &[&str] = &[
 
 /// The components that requests are made of.
 pub(super) fn schemas() -> Map<String, Value> {
-    let mut chat = common();
-    chat.extend(chat_fields());
+    let chat = chat();
     let mut completion = common();
     completion.extend(completion_fields());
     let mut responses = common();
@@ -79,8 +78,19 @@ pub(super) fn schemas() -> Map<String, Value> {
     ])
 }
 
+/// The fields of a chat request.
+pub(super) fn chat() -> Map<String, Value> {
+    let mut chat = common();
+    chat.extend(chat_fields());
+    chat
+}
+
 /// A request: unknown fields are refused, and `null` is as good as nothing.
-fn request(name: &str, required: &[&str], fields: Map<String, Value>) -> (String, Value) {
+pub(super) fn request(
+    name: &str,
+    required: &[&str],
+    fields: Map<String, Value>,
+) -> (String, Value) {
     let fields: Map<String, Value> = fields
         .into_iter()
         .map(|(name, schema)| match required.contains(&name.as_str()) {
@@ -95,14 +105,14 @@ fn request(name: &str, required: &[&str], fields: Map<String, Value>) -> (String
     (name.to_owned(), schema)
 }
 
-fn fields(fields: Value) -> Map<String, Value> {
+pub(super) fn fields(fields: Value) -> Map<String, Value> {
     match fields {
         Value::Object(fields) => fields,
         _ => Map::new(),
     }
 }
 
-fn count() -> Value {
+pub(super) fn count() -> Value {
     json!({"type": "integer", "minimum": 0, "maximum": MAX_U32})
 }
 
@@ -142,7 +152,7 @@ fn sampling() -> Map<String, Value> {
 }
 
 /// How to sample, and from what.
-fn sampling_of_tokens() -> Map<String, Value> {
+pub(super) fn sampling_of_tokens() -> Map<String, Value> {
     let texts = json!({"type": "array", "items": {"type": "string"}});
     let ids = json!({"type": "array", "items": count()});
     fields(json!({
@@ -297,6 +307,7 @@ fn chat_fields() -> Map<String, Value> {
         "tools": {"type": "array", "items": component("Tool")},
         "tool_choice": choice,
         "parallel_tool_calls": flag,
+        "tool_strictness": tool_strictness(),
     })));
     chat
 }
@@ -372,6 +383,7 @@ fn responses_fields() -> Map<String, Value> {
             ]},
         ]},
         "parallel_tool_calls": {"type": "boolean"},
+        "tool_strictness": tool_strictness(),
         "max_output_tokens": count(),
         "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
         "include": {"type": "array", "items": {"enum": includes}},
@@ -395,6 +407,10 @@ fn responses_fields() -> Map<String, Value> {
         "documents": {"type": "array", "items": object},
         "chat_template_kwargs": object,
     }))
+}
+
+fn tool_strictness() -> Value {
+    json!({"enum": ["refuse", "skip"]})
 }
 
 /// A schema, or its text.

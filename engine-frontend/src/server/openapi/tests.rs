@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
+use super::anthropic::DESCRIPTIONS;
 use super::descriptions::{self, ANSWERS, REQUESTS};
 use super::document;
+use crate::anthropic::{AnthropicCountTokensRequest, AnthropicMessagesRequest};
 use crate::openai::{
     ChatCompletionRequest, CheckRequest, CompletionRequest, DetokenizeRequest, ResponsesRequest,
     TokenizeRequest,
@@ -21,6 +23,9 @@ fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)
         "ResponsesRequest" => json!({"input": "a"}),
         "DetokenizeRequest" => json!({"tokens": [1]}),
         "CheckRequest" => json!({"guided_regex": "a"}),
+        "AnthropicMessagesRequest" => {
+            json!({"messages": [{"role": "user", "content": "a"}], "max_tokens": 1})
+        }
         _ => json!({"messages": [{"role": "user", "content": "a"}]}),
     };
     body[field] = value.clone();
@@ -30,6 +35,8 @@ fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)
         "ResponsesRequest" => ResponsesRequest::from_json(body).err(),
         "DetokenizeRequest" => DetokenizeRequest::from_json(body).err(),
         "CheckRequest" => CheckRequest::from_json(body).err(),
+        "AnthropicMessagesRequest" => AnthropicMessagesRequest::from_json(body).err(),
+        "AnthropicCountTokensRequest" => AnthropicCountTokensRequest::from_json(body).err(),
         _ => ChatCompletionRequest::from_json(body).err(),
     };
     error.map(|error| (error.parameter.unwrap_or_default(), error.message))
@@ -43,6 +50,8 @@ fn every_documented_field_is_known() {
         "ResponsesRequest",
         "DetokenizeRequest",
         "CheckRequest",
+        "AnthropicMessagesRequest",
+        "AnthropicCountTokensRequest",
     ] {
         for field in properties(component) {
             // Of no field's type.
@@ -57,6 +66,7 @@ fn every_documented_field_is_known() {
         "CompletionRequest",
         "ChatCompletionRequest",
         "ResponsesRequest",
+        "AnthropicMessagesRequest",
     ] {
         let (parameter, message) = fault(component, "nonsense", &json!(1)).unwrap();
         assert_eq!(parameter, "nonsense");
@@ -126,7 +136,8 @@ fn every_field_is_described_and_every_description_is_used() {
         );
     }
     assert_eq!(bare, Vec::<String>::new(), "fields without a description");
-    let lines = REQUESTS.iter().chain(ANSWERS).map(|(key, _)| *key);
+    let lines = REQUESTS.iter().chain(ANSWERS).chain(DESCRIPTIONS);
+    let lines = lines.map(|(key, _)| *key);
     let unused: Vec<_> = lines.filter(|key| !used.contains(key)).collect();
     assert_eq!(unused, Vec::<&str>::new(), "descriptions of no field");
 }

@@ -117,6 +117,19 @@ const OF_RESPONSES: &[(&str, Shape)] = &[
     ("metadata", Object),
     ("chat_template", Template),
 ];
+const OF_MESSAGES: &[(&str, Shape)] = &[
+    ("messages", Messages),
+    ("system", Text),
+    ("stop_sequences", Strings),
+    ("tools", Tools),
+    ("thinking", Object),
+    ("output_config", Object),
+    ("output_format", Object),
+    ("chat_template", Template),
+    ("chat_template_kwargs", Nest),
+    ("structured_outputs", Constraint),
+    ("metadata", Object),
+];
 const OF_TOKENIZE: &[(&str, Shape)] = &[
     ("prompt", Text),
     ("prompt", Text),
@@ -172,6 +185,10 @@ pub(super) fn case(number: u64, key: &str) -> Case {
         19 => posted("/tokenize", &[OF_TOKENIZED_CHAT], key, random),
         20 => posted("/detokenize", &[OF_DETOKENIZE], key, random),
         21 => raw_body(key, random),
+        22 => match number % 4 {
+            0 => posted("/v1/messages/count_tokens", &[OF_MESSAGES], key, random),
+            _ => posted("/v1/messages", &[COMMON, OF_MESSAGES], key, random),
+        },
         _ => odd_head(key, random),
     }
 }
@@ -180,7 +197,7 @@ pub(super) fn case(number: u64, key: &str) -> Case {
 fn base(path: &str, fields: &[&[(&str, Shape)]]) -> Value {
     match path {
         "/v1/completions" => json!({"prompt": "Hi", "max_tokens": 2}),
-        "/v1/chat/completions" => {
+        "/v1/chat/completions" | "/v1/messages" | "/v1/messages/count_tokens" => {
             json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2})
         }
         "/v1/responses" => json!({"input": "Hi", "max_output_tokens": 2}),

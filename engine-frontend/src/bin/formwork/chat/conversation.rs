@@ -40,7 +40,7 @@ pub(super) struct Ending {
 }
 
 /// Pieces that come within a shorter time come at once, and say nothing of how fast they were made.
-const LEAST_SECONDS: f64 = 0.1;
+const LEAST_SECONDS: f64 = 0.02;
 
 /// How fast an answer came.
 #[derive(Debug, Clone, Copy, Default)]

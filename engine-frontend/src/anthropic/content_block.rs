@@ -1,0 +1,166 @@
+//! Content blocks of requests.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::ValidationError;
+use crate::openai::{check_keys, parse};
+
+const TEXT: &[&str] = &[
+    "type",
+    "text",
+    "cache_control",
+    "citations",
+    "parsed_output",
+];
+const TOOL_USE: &[&str] = &[
+    "type",
+    "id",
+    "name",
+    "input",
+    "cache_control",
+    "caller",
+    "toolset_name",
+];
+const TOOL_RESULT: &[&str] = &[
+    "type",
+    "tool_use_id",
+    "content",
+    "is_error",
+    "cache_control",
+    "toolset_name",
+];
+const THINKING: &[&str] = &["type", "thinking", "signature"];
+const REDACTED_THINKING: &[&str] = &["type", "data"];
+
+/// Blocks that are no text.
+const NO_TEXT: [&str; 4] = ["image", "document", "container_upload", "search_result"];
+
+/// A content block.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum ContentBlock {
+    Text(String),
+    Thinking(String),
+    /// Thinking that only Anthropic's servers can read.
+    RedactedThinking,
+    /// A call, as chat requests have it.
+    ToolUse(Value),
+    /// A message with a call's result, as chat requests have it.
+    ToolResult(Value),
+}
+
+impl ContentBlock {
+    /// Reads the block at `field`.
+    ///
+    /// # Errors
+    /// A key is missing, unknown or of another type; the kind can't be read by this engine.
+    pub(super) fn read(field: &str, block: Value) -> Result<Self, ValidationError> {
+        let mut block: Map<String, Value> = parse(field, block)?;
+        block.retain(|_, value| !value.is_null());
+        let kind = block.get("type").cloned().unwrap_or_default();
+        let known = match kind.as_str() {
+            Some("text") => TEXT,
+            Some("tool_use") => TOOL_USE,
+            Some("tool_result") => TOOL_RESULT,
+            Some("thinking") => THINKING,
+            Some("redacted_thinking") => REDACTED_THINKING,
+            other => return Err(refused(field, other, &kind)),
+        };
+        check_keys(field, &block, known)?;
+        Ok(match kind.as_str() {
+            Some("tool_use") => {
+                let input: Map<String, Value> = take(field, &mut block, "input")?;
+                let id: String = take(field, &mut block, "id")?;
+                let name: String = take(field, &mut block, "name")?;
+                let function = json!({"name": name, "arguments": input});
+                Self::ToolUse(json!({"id": id, "type": "function", "function": function}))
+            }
+            Some("tool_result") => {
+                let id: String = take(field, &mut block, "tool_use_id")?;
+                let is_error = match block.remove("is_error") {
+                    Some(is_error) => parse(&format!("{field}.is_error"), is_error)?,
+                    None => false,
+                };
+                let content = match block.remove("content") {
+                    Some(content) => text_of(&format!("{field}.content"), content)?,
+                    None => String::new(),
+                };
+                // Chat templates have no other place for it.
+                let content = if is_error {
+                    format!("Error: {content}")
+                } else {
+                    content
+                };
+                Self::ToolResult(json!({"role": "tool", "tool_call_id": id, "content": content}))
+            }
+            Some("thinking") => Self::Thinking(take(field, &mut block, "thinking")?),
+            Some("redacted_thinking") => Self::RedactedThinking,
+            _ => Self::Text(take(field, &mut block, "text")?),
+        })
+    }
+}
+
+/// The text of a string, or of blocks of text.
+pub(super) fn text_of(field: &str, content: Value) -> Result<String, ValidationError> {
+    let blocks = match content {
+        Value::String(text) => return Ok(text),
+        Value::Array(blocks) => blocks,
+        other => return Err(no_content(field, &other)),
+    };
+    let texts = blocks.into_iter().enumerate().map(|(j, block)| {
+        let field = format!("{field}[{j}]");
+        let kind = block.get("type").cloned().unwrap_or_default();
+        match ContentBlock::read(&field, block)? {
+            ContentBlock::Text(text) => Ok(text),
+            _ => Err(misplaced(
+                &field,
+                &kind,
+                "only blocks of text are read there",
+            )),
+        }
+    });
+    Ok(texts.collect::<Result<Vec<_>, _>>()?.join("\n"))
+}
+
+/// The error about content that is neither a text nor blocks.
+pub(super) fn no_content(field: &str, value: &Value) -> ValidationError {
+    let message = format!("{field} must be a string or a list of content blocks");
+    ValidationError::field(field, value, message)
+}
+
+/// The error about a block where it can't stand.
+pub(super) fn misplaced(field: &str, kind: &Value, why: &str) -> ValidationError {
+    let field = format!("{field}.type");
+    let message = format!("{field} {kind} can't stand there: {why}");
+    ValidationError::field(field, kind, message)
+}
+
+/// The error about a block of a kind that isn't read.
+fn refused(field: &str, kind: Option<&str>, value: &Value) -> ValidationError {
+    let why = match kind {
+        Some(kind) if NO_TEXT.contains(&kind) => "this engine reads text only",
+        Some(kind) if kind == "server_tool_use" || kind.ends_with("_tool_result") => {
+            "the server runs no tools of its own"
+        }
+        Some("tool_reference") => "tools are in the prompt from the start",
+        _ => {
+            let field = format!("{field}.type");
+            let message = format!(
+                "{field} must be text, tool_use, tool_result, thinking or redacted_thinking"
+            );
+            return ValidationError::field(field, value, message);
+        }
+    };
+    ValidationError::not_supported(field, value, why)
+}
+
+fn take<T: serde::de::DeserializeOwned>(
+    field: &str,
+    block: &mut Map<String, Value>,
+    name: &str,
+) -> Result<T, ValidationError> {
+    let field = format!("{field}.{name}");
+    match block.remove(name) {
+        Some(value) => parse(&field, value),
+        None => Err(crate::openai::missing(&field)),
+    }
+}
