@@ -127,9 +127,9 @@ fn the_litellm_package_works_unchanged() {
     run("litellm_client.py", "litellm, openai, pydantic", &[]);
 }
 
-#[test]
-fn codex_works_unchanged() {
-    // The built-in model, which answers nonsense so far beyond what it was made for: it is held to a schema.
+/// The built-in model with a context of 32K tokens, for clients that send many of their own. So far beyond
+/// what it was made for it answers nonsense: a test holds it to a schema.
+fn with_a_longer_context() -> (tempfile::TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let model = integration_tests::workspace().join("builtin-model/model");
     for file in std::fs::read_dir(model).unwrap() {
@@ -142,11 +142,25 @@ fn codex_works_unchanged() {
     assert!(text.contains(made_for), "{text}");
     let longer = text.replace(made_for, r#""max_position_embeddings": 32768"#);
     std::fs::write(&config, longer).unwrap();
-    let model = folder.path().to_str().unwrap();
     let named = "--served-model-name=formwork-builtin";
+    let model = folder.path().to_str().unwrap();
     let server = Server::start(&[model, "--api-key", "secret", named]);
+    (folder, server)
+}
+
+#[test]
+fn codex_works_unchanged() {
+    let (_model, server) = with_a_longer_context();
     let base_url = format!("http://{}/v1", server.address);
     run_at(&base_url, "codex_client.py", "codex_cli_bin", &[]);
+}
+
+#[test]
+fn open_webui_works_unchanged() {
+    let (_model, server) = with_a_longer_context();
+    let base_url = format!("http://{}/v1", server.address);
+    let packages = "open_webui, aiosqlite, fastapi, jsonschema, sqlalchemy";
+    run_at(&base_url, "open_webui_client.py", packages, &[]);
 }
 
 #[test]
