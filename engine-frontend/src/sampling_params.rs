@@ -163,7 +163,7 @@ fn verify_stops(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Validati
     )?;
     if p.stop.iter().any(String::is_empty) {
         let message = "stop must not be or hold an empty string";
-        return Err(ValidationError::about("stop", message));
+        return Err(ValidationError::field("stop", "\"\"", message));
     }
     if !p.stop.is_empty() && !p.detokenize {
         return Err(ValidationError::field(

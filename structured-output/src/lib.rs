@@ -89,6 +89,7 @@ mod regex;
 mod specification;
 mod tokenizer_info;
 
+pub use automaton::TextSearch;
 pub use bitmask::{
     BITS_PER_WORD, allocate_token_bitmask, apply_token_bitmask_inplace, bitmask_words,
 };

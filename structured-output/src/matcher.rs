@@ -7,12 +7,13 @@ mod stop_tokens;
 
 use std::sync::Arc;
 
-use crate::automaton::{GrammarState, MAX_FORCED_BYTES};
+use crate::automaton::{GrammarState, MAX_FORCED_BYTES, TextSearch};
 use crate::bitmask::bitmask_words;
 use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
+use crate::lexical::OutOfFuel;
 use crate::mask::{Mask, MaskRef};
 use history::History;
 
@@ -436,8 +437,7 @@ impl GrammarMatcher {
     }
 
     /// The tokens of a text of few tokens that completes this one, the stop token included, where these are at most
-    /// `limit`: the fewest of all texts where a search of `max_steps` finds them, else those of the text that has
-    /// the fewest bytes left after each token, where as many steps more find its end.
+    /// `limit` and a search of `max_steps` finds them.
     ///
     /// With [`GrammarMatcher::min_tokens_to_complete`] for the limit the number is at most that one, which masks go by.
     /// `None` where nothing is found, under grammars that are not JSON's or regular, and for a matcher with own stop
@@ -447,6 +447,7 @@ impl GrammarMatcher {
     /// A limit.
     pub fn fewest_tokens_to_complete(
         &self,
+        search: TextSearch,
         limit: u32,
         max_steps: u64,
     ) -> Result<Option<u32>, MatcherError> {
@@ -460,18 +461,23 @@ impl GrammarMatcher {
         self.grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                automaton.fewest_tokens_of_all(state, limit, max_steps, fuel)
+                let mut own = fuel.part(max_steps);
+                let granted = own.left();
+                let fewest = automaton.fewest_tokens_of_all(state, search, limit, &mut own);
+                fuel.burn(granted - own.left())?;
+                within_search(fewest, granted, max_steps)
             })
     }
 
     /// The tokens that begin the texts of [`GrammarMatcher::fewest_tokens_to_complete`], where `num_tokens` are
-    /// enough for these, stop token included; a stop token where the text may end. `None` where they are not, and
-    /// under grammars that are not JSON's or regular.
+    /// enough for these, stop token included; a stop token where the text may end. `None` where they are not, or
+    /// `max_steps` are not enough to find out, and under grammars that are not JSON's or regular.
     ///
     /// # Errors
     /// A limit.
     pub fn next_token_mask_of_fewest(
         &self,
+        search: TextSearch,
         num_tokens: u32,
         max_steps: u64,
     ) -> Result<Option<MaskRef>, MatcherError> {
@@ -483,7 +489,11 @@ impl GrammarMatcher {
             .grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                automaton.tokens_toward_fewest(state, num_tokens, max_steps, fuel)
+                let mut own = fuel.part(max_steps);
+                let granted = own.left();
+                let found = automaton.tokens_toward_fewest(state, search, num_tokens, &mut own);
+                fuel.burn(granted - own.left())?;
+                within_search(found, granted, max_steps)
             })?;
         let Some((_, mut tokens)) = found.filter(|(fewest, _)| *fewest <= num_tokens) else {
             return Ok(None);
@@ -598,4 +608,17 @@ fn mask_of_ids(ids: Vec<u32>, vocab_size: usize) -> Mask {
         words[id as usize / 32] |= 1 << (id % 32);
     }
     Mask::from_words(words, ids.len())
+}
+
+/// What a search found that may take `max_steps` and was granted so many of them. One that ends early has
+/// found nothing, unless it was granted too few: then it is asked again with more.
+fn within_search<T>(
+    found: Result<Option<T>, OutOfFuel>,
+    granted: u64,
+    max_steps: u64,
+) -> Result<Option<T>, OutOfFuel> {
+    match found {
+        Err(error) if granted < max_steps => Err(error),
+        found => Ok(found.unwrap_or(None)),
+    }
 }

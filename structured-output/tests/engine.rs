@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use structured_output::{
     CancelFlag, CompileBudget, CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler,
-    GrammarMatcher, Limits, MatcherError, TokenizerInfo, allocate_token_bitmask,
+    GrammarMatcher, Limits, MatcherError, TextSearch, TokenizerInfo, allocate_token_bitmask,
 };
 
 /// Byte tokens 0 to 255, some words, `<eos>` (stop), `<pad>` (control).
@@ -230,7 +230,9 @@ fn fewest_tokens(matcher: &GrammarMatcher) -> u32 {
 fn the_text_of_fewest_tokens_may_be_a_longer_one() {
     let fewest = |pattern: &str| {
         let matcher = matcher(pattern);
-        let fewest = matcher.fewest_tokens_to_complete(u32::MAX, 10_000).unwrap();
+        let fewest = matcher
+            .fewest_tokens_to_complete(TextSearch::All, u32::MAX, 10_000)
+            .unwrap();
         assert_eq!(fewest, Some(fewest_tokens(&matcher)), "{pattern}");
         assert!(fewest.unwrap() <= matcher.min_tokens_to_complete().unwrap());
         fewest.unwrap()
@@ -242,44 +244,62 @@ fn the_text_of_fewest_tokens_may_be_a_longer_one() {
     assert_eq!(fewest("(ab|aaaab){3}"), 7);
     // Not beyond the limit, and as much as may be done for it.
     let three = matcher("a{3}b|a{8}|abc");
-    assert_eq!(three.fewest_tokens_to_complete(2, 10_000).unwrap(), None);
-    assert_eq!(three.fewest_tokens_to_complete(3, 10_000).unwrap(), Some(3));
+    assert_eq!(
+        three
+            .fewest_tokens_to_complete(TextSearch::All, 2, 10_000)
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        three
+            .fewest_tokens_to_complete(TextSearch::All, 3, 10_000)
+            .unwrap(),
+        Some(3)
+    );
     let wide = matcher("(no|[a-z]{4}){9}");
-    assert_eq!(wide.fewest_tokens_to_complete(u32::MAX, 10).unwrap(), None);
+    assert_eq!(
+        wide.fewest_tokens_to_complete(TextSearch::All, u32::MAX, 10)
+            .unwrap(),
+        None
+    );
 }
 
 #[test]
-fn where_the_fewest_tokens_take_too_long_to_find_a_text_of_few_is_found() {
-    const MAX_STEPS: u64 = 5_000;
+fn a_text_of_few_tokens_is_found_one_way_alone() {
+    const STEPS: u64 = 5_000;
     for (pattern, few) in [
+        ("", 1),
+        ("no|false", 2),
         ("(no|[a-z]{4}){9}", 10),
         ("[a-z]{30}", 7),
         ("[a-z]{10}( [a-z]{10}){2}", 9),
     ] {
         let mut matcher = matcher(pattern);
         let canonical = matcher.min_tokens_to_complete().unwrap();
-        let found = |matcher: &GrammarMatcher, limit| {
-            matcher.fewest_tokens_to_complete(limit, MAX_STEPS).unwrap()
+        let found = |matcher: &GrammarMatcher, search, limit, steps| {
+            let found = matcher.fewest_tokens_to_complete(search, limit, steps);
+            found.unwrap()
         };
-        assert_eq!(found(&matcher, canonical), Some(few), "{pattern}");
-        assert_eq!(found(&matcher, few - 1), None, "{pattern}");
-        let all = matcher
-            .fewest_tokens_to_complete(canonical, 1_000_000)
-            .unwrap();
-        assert!(all.is_some_and(|all| all <= few), "{pattern}: {all:?}");
+        let greedy =
+            |matcher: &GrammarMatcher, limit| found(matcher, TextSearch::Greedy, limit, STEPS);
+        assert_eq!(greedy(&matcher, canonical), Some(few), "{pattern}");
+        assert_eq!(greedy(&matcher, few - 1), None, "{pattern}");
+        let fewest = found(&matcher, TextSearch::All, canonical, 1_000_000);
+        assert!(fewest.unwrap() <= few && few <= canonical, "{pattern}");
         // Its masks lead to its end, whichever of their tokens is taken.
         for left in (1..=few).rev() {
-            let mask = matcher
-                .next_token_mask_of_fewest(left, MAX_STEPS)
-                .unwrap()
-                .unwrap();
-            let tokens = mask.token_ids();
+            let mask = matcher.next_token_mask_of_fewest(TextSearch::Greedy, left, STEPS);
+            let tokens = mask.unwrap().unwrap().token_ids();
             let token = tokens[left as usize % tokens.len()];
             assert!(matcher.accept_token(token).unwrap(), "{pattern}");
-            assert!(found(&matcher, canonical).unwrap_or(0) < left, "{pattern}");
+            assert_eq!(greedy(&matcher, left), Some(left - 1), "{pattern}");
         }
         assert!(matcher.is_terminated(), "{pattern}");
     }
+    // Where looking at all texts takes too much.
+    let wide = matcher("[a-z]{30}");
+    let all = wide.fewest_tokens_to_complete(TextSearch::All, u32::MAX, STEPS);
+    assert_eq!(all.unwrap(), None);
 }
 
 #[test]

@@ -4,7 +4,8 @@
 
 use protocol::StructuredOutputsParams;
 use structured_output::{
-    CancelFlag, CompileEffort, CompileError, MaskRef, MatcherError, RenewError, TokenizerInfo,
+    CancelFlag, CompileEffort, CompileError, MaskRef, MatcherError, RenewError, TextSearch,
+    TokenizerInfo,
 };
 
 /// Compiles constraints. Shared by the compile threads.
@@ -125,21 +126,29 @@ pub trait StructuredOutputGrammar: Send {
     /// A limit.
     fn min_tokens_to_complete(&self) -> Result<u32, MatcherError>;
 
-    /// The fewest tokens of any text that completes this one, the stop token included, where little work
-    /// finds them: what [`min_tokens_to_complete`](Self::min_tokens_to_complete) may exceed.
+    /// The tokens of a text of few that completes this one, the stop token included, where little work
+    /// finds it: what [`min_tokens_to_complete`](Self::min_tokens_to_complete) may exceed.
     ///
     /// # Errors
     /// A limit.
-    fn fewest_tokens_to_complete(&self, _limit: u32) -> Result<Option<u32>, MatcherError> {
+    fn fewest_tokens_to_complete(
+        &self,
+        _search: TextSearch,
+        _limit: u32,
+    ) -> Result<Option<u32>, MatcherError> {
         Ok(None)
     }
 
-    /// The tokens that begin the texts of the fewest tokens, where `num_tokens` are enough for these, stop
+    /// The tokens that begin the texts of few tokens, where `num_tokens` are enough for these, stop
     /// token included. `None` where little work doesn't find them.
     ///
     /// # Errors
     /// A limit.
-    fn next_token_mask_of_fewest(&self, _num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
+    fn next_token_mask_of_fewest(
+        &self,
+        _search: TextSearch,
+        _num_tokens: u32,
+    ) -> Result<Option<MaskRef>, MatcherError> {
         Ok(None)
     }
 

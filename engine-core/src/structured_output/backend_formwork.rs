@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::StructuredOutputsParams;
 use structured_output::{
     CancelFlag, CompileBudget, CompileEffort, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    GrammarSpecification, Limits, MaskRef, MatcherError, RenewError, TokenizerInfo,
+    GrammarSpecification, Limits, MaskRef, MatcherError, RenewError, TextSearch, TokenizerInfo,
 };
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
@@ -23,8 +23,9 @@ const MAX_MASK_STEPS: u64 = 2_000_000;
 /// a gigabyte for one request of 3 MB.
 const MAX_RULES: usize = 10_000;
 
-/// Steps of each of two searches for a text of few tokens, which are asked where the shortest text doesn't fit:
-/// some milliseconds.
+/// Steps of a search for a text of few tokens, which is asked where the shortest text doesn't fit: some
+/// milliseconds, and less than the last turn in shared memory has. A mask may take twice as many: the same search,
+/// and walks of the vocabulary.
 const MAX_SEARCH_STEPS: u64 = 500_000;
 
 /// Compiles every constraint for one vocabulary, and caches what it compiled.
@@ -160,14 +161,22 @@ impl StructuredOutputGrammar for FormworkGrammar {
         self.matcher.min_tokens_to_complete()
     }
 
-    fn fewest_tokens_to_complete(&self, limit: u32) -> Result<Option<u32>, MatcherError> {
+    fn fewest_tokens_to_complete(
+        &self,
+        search: TextSearch,
+        limit: u32,
+    ) -> Result<Option<u32>, MatcherError> {
         self.matcher
-            .fewest_tokens_to_complete(limit, MAX_SEARCH_STEPS)
+            .fewest_tokens_to_complete(search, limit, MAX_SEARCH_STEPS)
     }
 
-    fn next_token_mask_of_fewest(&self, num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
+    fn next_token_mask_of_fewest(
+        &self,
+        search: TextSearch,
+        num_tokens: u32,
+    ) -> Result<Option<MaskRef>, MatcherError> {
         self.matcher
-            .next_token_mask_of_fewest(num_tokens, MAX_SEARCH_STEPS)
+            .next_token_mask_of_fewest(search, num_tokens, 2 * MAX_SEARCH_STEPS)
     }
 
     fn has_forced_byte(&self) -> Result<bool, MatcherError> {

@@ -1,13 +1,16 @@
 //! The tokens that a constrained output takes at least, and what is said where they don't fit.
 
+use structured_output::TextSearch;
+
 /// How many tokens a whole text of a grammar takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MinTokens {
     /// The tokens of the text of the fewest bytes, in as few as write it. A longer text may take fewer, where
     /// the vocabulary has long tokens for it.
     Counted(u32),
-    /// The fewest tokens of any text. Known where the shortest text doesn't fit and little work finds it.
-    Fewest(u32),
+    /// The tokens of a text of few, and how it is found. Known where the text of the fewest bytes doesn't fit and
+    /// little work finds one.
+    Fewest(TextSearch, u32),
     /// At least so many, and more than there may be: they were not counted.
     AtLeast(u32),
 }
@@ -16,20 +19,23 @@ impl MinTokens {
     /// The number, or a bound from below.
     pub(crate) fn number(self) -> u32 {
         match self {
-            Self::Counted(number) | Self::Fewest(number) | Self::AtLeast(number) => number,
+            Self::Counted(number) | Self::Fewest(_, number) | Self::AtLeast(number) => number,
         }
     }
 
-    /// True if the number is that of the text of fewest tokens.
-    pub(crate) fn is_fewest(self) -> bool {
-        matches!(self, Self::Fewest(_))
+    /// How the text is found whose number it is, if that takes a search.
+    pub(crate) fn search(self) -> Option<TextSearch> {
+        match self {
+            Self::Fewest(search, _) => Some(search),
+            Self::Counted(_) | Self::AtLeast(_) => None,
+        }
     }
 
     /// The same with some tokens before the text.
     pub(crate) fn after(self, tokens: u32) -> Self {
         match self {
             Self::Counted(number) => Self::Counted(number.saturating_add(tokens)),
-            Self::Fewest(number) => Self::Fewest(number.saturating_add(tokens)),
+            Self::Fewest(search, number) => Self::Fewest(search, number.saturating_add(tokens)),
             Self::AtLeast(number) => Self::AtLeast(number.saturating_add(tokens)),
         }
     }
@@ -38,7 +44,7 @@ impl MinTokens {
     /// the room that a context of `max_model_len` leaves after the prompt.
     pub(crate) fn refusal(self, in_output: u32, in_context: u32, max_model_len: usize) -> String {
         let takes = match self {
-            Self::Counted(number) | Self::Fewest(number) => {
+            Self::Counted(number) | Self::Fewest(_, number) => {
                 format!("is sure to fit in {number} tokens")
             }
             Self::AtLeast(number) => format!("takes at least {number} tokens, perhaps far more"),
@@ -69,7 +75,7 @@ mod tests {
         let of = |tokens: MinTokens| tokens.refusal(10, 100, 128);
         let counted = of(MinTokens::Counted(20));
         assert!(counted.contains("is sure to fit in 20 tokens, but max_tokens leaves 10: raise"));
-        let fewest = of(MinTokens::Fewest(18).after(2));
+        let fewest = of(MinTokens::Fewest(TextSearch::All, 18).after(2));
         assert!(fewest.contains("is sure to fit in 20 tokens, but max_tokens leaves 10: raise"));
         let bound = of(MinTokens::AtLeast(20));
         assert!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::SamplingParams;
-use structured_output::{MaskRef, MatcherError};
+use structured_output::{MaskRef, MatcherError, TextSearch};
 
 use super::aside::{Aside, Found};
 use super::backend::StructuredOutputGrammar;
@@ -152,28 +152,27 @@ impl StructuredOutputRequest {
                 }
                 _ => {
                     let shortest = self.grammar.min_tokens_to_complete()?.saturating_sub(1);
-                    // A longer text may take fewer tokens: it is looked for where the shortest doesn't fit.
-                    let may_not_fit = max_tokens.is_some_and(|max_tokens| shortest > max_tokens);
-                    let fewest = match may_not_fit {
-                        true => match self
-                            .grammar
-                            .fewest_tokens_to_complete(with_stop_token(shortest))
-                        {
-                            Err(MatcherError::AllowanceSpent) => {
-                                return Err(MatcherError::AllowanceSpent);
-                            }
-                            found => found.ok().flatten(),
-                        },
-                        false => None,
-                    };
-                    match fewest {
-                        Some(fewest) => MinTokens::Fewest(fewest.saturating_sub(1)),
-                        None => MinTokens::Counted(shortest),
+                    match max_tokens.is_some_and(|max_tokens| shortest > max_tokens) {
+                        true => self.text_of_few_tokens(shortest)?,
+                        false => MinTokens::Counted(shortest),
                     }
                 }
             };
         }
         Ok(())
+    }
+
+    /// Looks for a text of fewer tokens than the one of the fewest bytes: a longer one may take fewer.
+    fn text_of_few_tokens(&self, shortest: u32) -> Result<MinTokens, MatcherError> {
+        for search in [TextSearch::All, TextSearch::Greedy] {
+            let limit = with_stop_token(shortest);
+            match self.grammar.fewest_tokens_to_complete(search, limit) {
+                Err(MatcherError::AllowanceSpent) => return Err(MatcherError::AllowanceSpent),
+                Ok(Some(fewest)) => return Ok(MinTokens::Fewest(search, fewest.saturating_sub(1))),
+                Ok(None) | Err(_) => {}
+            }
+        }
+        Ok(MinTokens::Counted(shortest))
     }
 
     /// Looks whether the grammar can go on where its texts open, be that after thinking.
@@ -254,8 +253,10 @@ impl StructuredOutputRequest {
         let needed = self.grammar.min_tokens_to_complete()?;
         let tokens_left = with_stop_token(tokens_left);
         let Some(spare) = tokens_left.checked_sub(needed) else {
-            if self.min_tokens.is_fewest()
-                && let Some(toward) = self.grammar.next_token_mask_of_fewest(tokens_left)?
+            if let Some(search) = self.min_tokens.search()
+                && let Some(toward) = self
+                    .grammar
+                    .next_token_mask_of_fewest(search, tokens_left)?
             {
                 self.was_led_to_end |= toward.num_allowed() < mask.num_allowed();
                 return Ok(toward);
@@ -415,9 +416,11 @@ impl StructuredOutputRequest {
     /// True if a text of few tokens fits where the shortest doesn't. Only asked where the request was let in
     /// for the sake of one.
     fn fits_by_fewest(&self, tokens_left: u32) -> Result<bool, MatcherError> {
-        let fewest = match self.min_tokens.is_fewest() {
-            true => self.grammar.fewest_tokens_to_complete(tokens_left)?,
-            false => None,
+        let fewest = match self.min_tokens.search() {
+            Some(search) => self
+                .grammar
+                .fewest_tokens_to_complete(search, tokens_left)?,
+            None => None,
         };
         Ok(fewest.is_some_and(|fewest| fewest <= tokens_left))
     }

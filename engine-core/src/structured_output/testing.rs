@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use protocol::{SamplingParams, Shared, StructuredOutputsConstraint, StructuredOutputsParams};
 use structured_output::{
-    CancelFlag, CompileEffort, MaskRef, MatcherError, RenewError, TokenizerInfo,
+    CancelFlag, CompileEffort, MaskRef, MatcherError, RenewError, TextSearch, TokenizerInfo,
 };
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
@@ -263,12 +263,20 @@ impl StructuredOutputGrammar for OddGrammar {
         self.real.min_tokens_bound()
     }
 
-    fn next_token_mask_of_fewest(&self, num_tokens: u32) -> Result<Option<MaskRef>, MatcherError> {
-        self.real.next_token_mask_of_fewest(num_tokens)
+    fn next_token_mask_of_fewest(
+        &self,
+        search: TextSearch,
+        num_tokens: u32,
+    ) -> Result<Option<MaskRef>, MatcherError> {
+        self.real.next_token_mask_of_fewest(search, num_tokens)
     }
 
-    fn fewest_tokens_to_complete(&self, limit: u32) -> Result<Option<u32>, MatcherError> {
-        self.real.fewest_tokens_to_complete(limit)
+    fn fewest_tokens_to_complete(
+        &self,
+        search: TextSearch,
+        limit: u32,
+    ) -> Result<Option<u32>, MatcherError> {
+        self.real.fewest_tokens_to_complete(search, limit)
     }
 
     fn has_forced_byte(&self) -> Result<bool, MatcherError> {

@@ -1,9 +1,5 @@
 //! Texts of few tokens: a longer text may take fewer tokens than the [canonical completion](super::completion).
 //!
-//! Two searches over tokens, one after the other. The first goes level by level and finds the fewest tokens of
-//! all texts, where it meets few enough states. The second goes one way alone: of all tokens it takes one that
-//! leaves the fewest bytes to the end. That number may not be the least, but a text that has it is known.
-//!
 //! What is found from a state doesn't depend on what was asked before, so neither does what is sampled.
 
 use hashbrown::HashSet;
@@ -13,39 +9,33 @@ use super::{GrammarState, State, TokenAutomaton};
 use crate::lexical::search::Graph;
 use crate::lexical::{Fuel, OutOfFuel};
 
-/// How many tokens a text takes from some state, its stop token apart.
-#[derive(Clone, Copy)]
-enum Found {
-    /// No text takes fewer.
-    Fewest(u32),
-    /// The text that has the fewest bytes left after each token.
-    Greedy(u32),
-}
-
-impl Found {
-    fn num_tokens(self) -> u32 {
-        match self {
-            Self::Fewest(tokens) | Self::Greedy(tokens) => tokens,
-        }
-    }
+/// How a text of few tokens is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextSearch {
+    /// Among all texts, token by token: no text takes fewer. It meets many states.
+    All,
+    /// One way alone: each token is one that leaves the fewest bytes to the end. Other texts may take fewer.
+    Greedy,
 }
 
 impl TokenAutomaton {
     /// The tokens of a text of few tokens from a state that can be completed, the stop token included, if these
-    /// are at most `limit`. Each of two searches may take `max_steps`. `None` where there is no such text, or none
-    /// is found.
+    /// are at most `limit`. `None` where there is no such text.
     pub(crate) fn fewest_tokens_of_all(
         &mut self,
         start: GrammarState,
+        search: TextSearch,
         limit: u32,
-        max_steps: u64,
         fuel: &mut Fuel,
     ) -> Result<Option<u32>, OutOfFuel> {
         let GrammarState::Machine(first) = start else {
             return Ok(None);
         };
-        let found = self.text_of_few_tokens(first, limit, max_steps, fuel)?;
-        Ok(found.map(|found| found.num_tokens().saturating_add(1)))
+        let tokens = match search {
+            TextSearch::All => self.distance_within(first, limit, fuel)?,
+            TextSearch::Greedy => self.greedy_distance(first, limit, fuel)?,
+        };
+        Ok(tokens.map(|tokens| tokens.saturating_add(1)))
     }
 
     /// The tokens that begin the texts of [`fewest_tokens_of_all`](Self::fewest_tokens_of_all), and their number;
@@ -53,22 +43,23 @@ impl TokenAutomaton {
     pub(crate) fn tokens_toward_fewest(
         &mut self,
         start: GrammarState,
+        search: TextSearch,
         limit: u32,
-        max_steps: u64,
         fuel: &mut Fuel,
     ) -> Result<Option<(u32, Vec<u32>)>, OutOfFuel> {
         let GrammarState::Machine(first) = start else {
             return Ok(None);
         };
-        let Some(found) = self.text_of_few_tokens(first, limit, max_steps, fuel)? else {
+        let Some(tokens) = self.fewest_tokens_of_all(start, search, limit, fuel)? else {
             return Ok(None);
         };
-        let Some(tokens_after) = found.num_tokens().checked_sub(1) else {
-            return Ok(Some((1, Vec::new())));
+        // Without the stop token and the next one.
+        let Some(tokens_after) = tokens.checked_sub(2) else {
+            return Ok(Some((tokens, Vec::new())));
         };
-        let greedy = match found {
-            Found::Fewest(_) => None,
-            Found::Greedy(_) => self.with_fewest_bytes_left(first, fuel)?,
+        let greedy = match search {
+            TextSearch::All => None,
+            TextSearch::Greedy => self.with_fewest_bytes_left(first, fuel)?,
         };
         let mut tokens_toward = Vec::new();
         self.walk_tokens(start, false, fuel, |automaton, tokens, reached, fuel| {
@@ -86,51 +77,44 @@ impl TokenAutomaton {
             }
             Ok(())
         })?;
-        Ok(Some((tokens_after.saturating_add(2), tokens_toward)))
+        Ok(Some((tokens, tokens_toward)))
     }
 
-    fn text_of_few_tokens(
+    /// Tokens of the text that has the fewest bytes left after each token, if these are at most `limit` with a stop
+    /// token. `None` where they are more, or lead nowhere: so they may where a vocabulary can't write any text.
+    fn greedy_distance(
         &mut self,
         first: State,
         limit: u32,
-        max_steps: u64,
         fuel: &mut Fuel,
-    ) -> Result<Option<Found>, OutOfFuel> {
-        let is_within = |tokens: &u32| tokens.saturating_add(1) <= limit;
-        if let Some(&tokens) = self.greedy_tokens.get(&first) {
-            return Ok(Some(tokens).filter(is_within).map(Found::Greedy));
-        }
-        let fewest = search(fuel, max_steps, |fuel| {
-            self.distance_within(first, limit, fuel)
-        })?;
-        if let Some(fewest) = fewest {
-            return Ok(fewest.map(Found::Fewest));
-        }
-        // Where a vocabulary can't write any text, fewer bytes may be no way to the end.
-        if !self.writes_any_text {
-            return Ok(None);
-        }
-        let tokens = search(fuel, max_steps, |fuel| self.greedy_distance(first, fuel))?;
-        let tokens = tokens.flatten().unwrap_or(u32::MAX);
-        self.greedy_tokens.insert(first, tokens);
-        Ok(Some(tokens).filter(is_within).map(Found::Greedy))
-    }
-
-    /// Tokens of the text that has the fewest bytes left after each token. `None` where that leads nowhere.
-    fn greedy_distance(&mut self, first: State, fuel: &mut Fuel) -> Result<Option<u32>, OutOfFuel> {
-        let (mut at, mut tokens) = (first, 0_u32);
-        let mut bytes = self.machine_bytes_to_end(at, fuel)?;
-        while !self.is_accepting(at, fuel)? {
-            let Some(next) = self.with_fewest_bytes_left(at, fuel)? else {
-                return Ok(None);
-            };
-            let bytes_left = self.machine_bytes_to_end(next, fuel)?;
-            if bytes_left >= bytes {
-                return Ok(None);
+    ) -> Result<Option<u32>, OutOfFuel> {
+        let mut way = Vec::new();
+        let (mut at, mut bytes) = (first, u32::MAX);
+        let rest = loop {
+            if let Some(&known) = self.greedy_distance.get(&at) {
+                break known;
             }
-            (at, bytes, tokens) = (next, bytes_left, tokens.saturating_add(1));
+            let bytes_left = self.machine_bytes_to_end(at, fuel)?;
+            if bytes_left >= bytes {
+                break None;
+            }
+            bytes = bytes_left;
+            if self.is_accepting(at, fuel)? {
+                self.greedy_distance.insert(at, Some(0));
+                break Some(0);
+            }
+            way.push(at);
+            match self.with_fewest_bytes_left(at, fuel)? {
+                Some(next) => at = next,
+                None => break None,
+            }
+        };
+        let mut tokens = rest;
+        for state in way.into_iter().rev() {
+            tokens = tokens.map(|tokens: u32| tokens.saturating_add(1));
+            self.greedy_distance.insert(state, tokens);
         }
-        Ok(Some(tokens))
+        Ok(tokens.filter(|tokens| tokens.saturating_add(1) <= limit))
     }
 
     /// The state after a token that leaves the fewest bytes; of several the one that the walk reaches first.
@@ -218,22 +202,5 @@ impl TokenAutomaton {
         }
         self.token_distance.insert(first, distance);
         Ok(Some(distance))
-    }
-}
-
-/// Does a search that may take `max_steps`. `None` where these are not enough for it; where fewer were granted, it
-/// is asked again with more.
-fn search<T>(
-    fuel: &mut Fuel,
-    max_steps: u64,
-    work: impl FnOnce(&mut Fuel) -> Result<T, OutOfFuel>,
-) -> Result<Option<T>, OutOfFuel> {
-    let mut part = fuel.part(max_steps);
-    let granted = part.left();
-    let found = work(&mut part);
-    fuel.burn(granted - part.left())?;
-    match found {
-        Err(error) if granted < max_steps => Err(error),
-        found => Ok(found.ok()),
     }
 }

@@ -49,6 +49,7 @@ use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
 pub(crate) use base::Base;
 use context_free::{Grammars, Memo};
+pub use fewest_tokens::TextSearch;
 pub(crate) use forgotten::Forgotten;
 pub(crate) use grammar_state::{GrammarState, TokenStep};
 use memo::MaskMemo;
@@ -70,9 +71,9 @@ pub(crate) struct TokenAutomaton {
     masks: MaskMemo,
     /// Tokens to the nearest end, where not every text can be written (else empty).
     token_distance: HashMap<State, u32>,
-    /// Tokens of greedy texts from where a search for the fewest takes too many steps, see
-    /// [`fewest_tokens`]; the largest number where there is none.
-    greedy_tokens: HashMap<State, u32>,
+    /// Tokens of the text that has the fewest bytes left after each token, see [`fewest_tokens`]; `None` where
+    /// these lead nowhere.
+    greedy_distance: HashMap<State, Option<u32>>,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<State, u32>,
     /// Where it is still being walked.
@@ -113,7 +114,7 @@ impl TokenAutomaton {
             writes_any_text: index.writes_any_text(),
             masks: base.as_ref().map(|base| base.masks()).unwrap_or_default(),
             token_distance: HashMap::new(),
-            greedy_tokens: HashMap::new(),
+            greedy_distance: HashMap::new(),
             min_tokens: HashMap::new(),
             ways: Ways::default(),
             bytes_to_end: HashMap::new(),
@@ -172,11 +173,11 @@ impl TokenAutomaton {
     /// Bytes of what can be computed again.
     pub(crate) fn cache_bytes(&self) -> usize {
         let numbers = self.token_distance.capacity()
-            + self.greedy_tokens.capacity()
             + self.min_tokens.capacity()
             + self.bytes_to_end.capacity();
         self.masks.memory_bytes()
             + numbers * (size_of::<(State, u32)>() + 1)
+            + self.greedy_distance.capacity() * (size_of::<(State, Option<u32>)>() + 1)
             + self.farthest_successor.capacity() * (size_of::<(GrammarState, u32)>() + 1)
             + self.ways.memory_bytes()
             + self.unread.memory_bytes()
@@ -197,7 +198,7 @@ impl TokenAutomaton {
         let languages = base.map(|base| base.languages()).unwrap_or_default();
         std::mem::replace(&mut self.grammars.memo, Memo::with(languages)).forget(&mut forgotten);
         forgotten.add(std::mem::take(&mut self.token_distance));
-        forgotten.add(std::mem::take(&mut self.greedy_tokens));
+        forgotten.add(std::mem::take(&mut self.greedy_distance));
         forgotten.add(std::mem::take(&mut self.min_tokens));
         forgotten.add(std::mem::take(&mut self.bytes_to_end));
         forgotten.add(std::mem::take(&mut self.farthest_successor));
