@@ -100,7 +100,7 @@ pub struct CheckResponse {
     /// Some text.
     pub sample: Option<String>,
     /// How far the request's text fits.
-    pub text: Option<CheckedText>,
+    pub text: Option<TextFit>,
 }
 
 /// Why a constraint is refused.
@@ -114,33 +114,6 @@ pub struct CheckError {
     pub line: Option<usize>,
     /// Its column in characters, from 1.
     pub column: Option<usize>,
-}
-
-/// How far a text fits a constraint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckedText {
-    /// True if it is a whole text of the constraint.
-    pub is_complete: bool,
-    /// True if it is the beginning of one, or one.
-    pub is_prefix: bool,
-    /// Bytes before the first character that can't stand there; all of them, if it is a beginning.
-    pub accepted_bytes: usize,
-    /// The same in characters.
-    pub accepted_chars: usize,
-    /// What may follow there, the most telling first.
-    pub expected: Vec<String>,
-}
-
-impl From<TextFit> for CheckedText {
-    fn from(fit: TextFit) -> Self {
-        Self {
-            is_complete: fit.is_complete,
-            is_prefix: fit.is_prefix,
-            accepted_bytes: fit.accepted_bytes,
-            accepted_chars: fit.accepted_chars,
-            expected: fit.expected,
-        }
-    }
 }
 
 impl OpenAIServing {
@@ -193,7 +166,7 @@ impl OpenAIServing {
                 response.compile_ms = (report.compile_time.as_secs_f64() * 1e6).round() / 1e3;
                 response.shortest = Some(report.shortest);
                 response.sample = Some(report.sample);
-                response.text = report.text.map(CheckedText::from);
+                response.text = report.text;
             }
             Err(error) => response.error = Some(check_error(&constraint, &error)),
         }

@@ -40,7 +40,7 @@ mod warnings;
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
-pub use check::{CheckError, CheckRequest, CheckResponse, CheckedText};
+pub use check::{CheckError, CheckRequest, CheckResponse};
 pub use chunk::{
     ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse,
     CompletionResponseStreamChoice, CompletionStreamResponse, DeltaMessage,

@@ -212,7 +212,7 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "num_states": count, "bytes": count,
                 "compile_ms": {"type": "number", "minimum": 0},
                 "shortest": {"type": ["string", "null"]}, "sample": {"type": ["string", "null"]},
-                "text": or_null(component("CheckedText")),
+                "text": or_null(component("TextFit")),
             })],
         ),
         answer(
@@ -224,7 +224,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             })],
         ),
         answer(
-            "CheckedText",
+            "TextFit",
             &[
                 "is_complete",
                 "is_prefix",

@@ -1,5 +1,6 @@
 //! How far a text fits a grammar, and what might stand where it stops.
 
+use serde::{Deserialize, Serialize};
 use structured_output::{CancelFlag, CompiledGrammar, MaskRef, MatcherError};
 
 use super::byte_matcher::ByteMatcher;
@@ -13,10 +14,10 @@ const ANY: usize = 80;
 /// Bytes between two looks at whether anybody waits.
 const BYTES_PER_LOOK: usize = 1024;
 
-/// How far a text fits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How far a text fits a constraint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextFit {
-    /// True if it is a whole text of the grammar.
+    /// True if it is a whole text of the constraint.
     pub is_complete: bool,
     /// True if it is the beginning of one, or one.
     pub is_prefix: bool,
