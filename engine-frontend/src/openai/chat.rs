@@ -268,12 +268,13 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
         fields.refuse_unless(name, instead, |v| v == &Value::Bool(false))?;
     }
     fields.refuse_unless("modalities", TEXT_ALONE, |v| v == &json!(["text"]))?;
+    fields.refuse_unless("functions", "use tools", |v| v == &json!([]))?;
+    let is_idle = |value: &Value| value == "none" || value == "auto";
+    fields.refuse_unless("function_call", "use tool_choice", is_idle)?;
     for (name, instead) in [
         ("media_io_kwargs", TEXT_ALONE),
         ("mm_processor_kwargs", TEXT_ALONE),
         ("audio", TEXT_ALONE),
-        ("functions", "use tools"),
-        ("function_call", "use tool_choice"),
         ("web_search_options", "the server asks no other service"),
     ] {
         fields.refuse_unless(name, instead, |_| false)?;

@@ -197,7 +197,8 @@ fn what_is_not_supported_is_refused_by_name() {
         assert_eq!(refused(name, value), name);
     }
     for (name, value, instead) in [
-        ("functions", json!([]), "use tools"),
+        ("functions", json!([{}]), "use tools"),
+        ("function_call", json!({"name": "f"}), "use tool_choice"),
         ("echo", json!(true), "/v1/completions has it"),
         ("prompt_embeds", json!("x"), "a prompt is text or token ids"),
     ] {

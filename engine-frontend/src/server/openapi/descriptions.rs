@@ -281,6 +281,11 @@ pub(super) const REQUESTS: &[Description] = &[
     ("best_of", "1 only: use n."),
     ("return_weight_versions", "false only."),
     ("store", "No effect: nothing is stored."),
+    ("functions", "The older form of tools: empty only."),
+    (
+        "function_call",
+        "The older form of `tool_choice`: no effect, since there are no functions.",
+    ),
     ("vllm_xargs", "There are no extensions: empty only."),
     ("session_id", "Empty only."),
     ("lora", "There are no adapters: empty only."),

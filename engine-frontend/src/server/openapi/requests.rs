@@ -255,6 +255,8 @@ fn chat_fields() -> Map<String, Value> {
     let flag = json!({"type": "boolean"});
     let object = json!({"type": "object"});
     let mut chat = fields(json!({
+        "functions": {"const": []},
+        "function_call": {"enum": ["none", "auto"]},
         "messages": {
             "type": "array", "minItems": 1, "items": component("ChatMessageParam"),
         },
