@@ -440,8 +440,8 @@ impl GrammarMatcher {
     /// `limit` and a search of `max_steps` finds them.
     ///
     /// With [`GrammarMatcher::min_tokens_to_complete`] for the limit the number is at most that one, which masks go by.
-    /// `None` where nothing is found, under grammars that are not JSON's or regular, and for a matcher with own stop
-    /// tokens, which such a text may need and a mask may not have.
+    /// `None` where nothing is found, as by [`TextSearch::All`] under grammars with rules, and for a matcher with own
+    /// stop tokens, which such a text may need and a mask may not have.
     ///
     /// # Errors
     /// A limit.
@@ -471,7 +471,7 @@ impl GrammarMatcher {
 
     /// The tokens that begin the texts of [`GrammarMatcher::fewest_tokens_to_complete`], where `num_tokens` are
     /// enough for these, stop token included; a stop token where the text may end. `None` where they are not, or
-    /// `max_steps` are not enough to find out, and under grammars that are not JSON's or regular.
+    /// `max_steps` are not enough to find out.
     ///
     /// # Errors
     /// A limit.

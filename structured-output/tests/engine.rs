@@ -265,6 +265,26 @@ fn the_text_of_fewest_tokens_may_be_a_longer_one() {
 }
 
 #[test]
+fn a_text_of_few_tokens_of_a_grammar_with_rules_is_found_one_way_alone() {
+    let source = "start: \"(\" start \")\" | word\nword: /[a-z]{20}/ | /[a-z]{20}/ \"-\" word\n";
+    let grammar = compiler().compile_lark(source).unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let all = matcher.fewest_tokens_to_complete(TextSearch::All, 100, 1_000_000);
+    assert_eq!(all.unwrap(), None);
+    assert_eq!(matcher.min_tokens_to_complete().unwrap(), 6);
+    assert!(matcher.accept_token(u32::from(b'(')).unwrap());
+    let few = matcher.fewest_tokens_to_complete(TextSearch::Greedy, 100, 100_000);
+    assert_eq!(few.unwrap(), Some(6));
+    for left in (1..=6).rev() {
+        let mask = matcher.next_token_mask_of_fewest(TextSearch::Greedy, left, 100_000);
+        let tokens = mask.unwrap().unwrap().token_ids();
+        let token = tokens[left as usize % tokens.len()];
+        assert!(matcher.accept_token(token).unwrap(), "{left}");
+    }
+    assert!(matcher.is_terminated());
+}
+
+#[test]
 fn a_text_of_few_tokens_is_found_one_way_alone() {
     const STEPS: u64 = 5_000;
     for (pattern, few) in [

@@ -28,12 +28,13 @@ impl TokenAutomaton {
         limit: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<u32>, OutOfFuel> {
-        let GrammarState::Machine(first) = start else {
-            return Ok(None);
-        };
-        let tokens = match search {
-            TextSearch::All => self.distance_within(first, limit, fuel)?,
-            TextSearch::Greedy => self.greedy_distance(first, limit, fuel)?,
+        let tokens = match (search, start) {
+            (TextSearch::All, GrammarState::Machine(first)) => {
+                self.distance_within(first, limit, fuel)?
+            }
+            // Among all texts of a grammar with rules a search might not end.
+            (TextSearch::All, GrammarState::Parser(_)) => None,
+            (TextSearch::Greedy, _) => self.greedy_distance(start, limit, fuel)?,
         };
         Ok(tokens.map(|tokens| tokens.saturating_add(1)))
     }
@@ -47,9 +48,6 @@ impl TokenAutomaton {
         limit: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<(u32, Vec<u32>)>, OutOfFuel> {
-        let GrammarState::Machine(first) = start else {
-            return Ok(None);
-        };
         let Some(tokens) = self.fewest_tokens_of_all(start, search, limit, fuel)? else {
             return Ok(None);
         };
@@ -59,21 +57,23 @@ impl TokenAutomaton {
         };
         let greedy = match search {
             TextSearch::All => None,
-            TextSearch::Greedy => self.with_fewest_bytes_left(first, fuel)?,
+            TextSearch::Greedy => self.with_fewest_bytes_left(start, fuel)?,
         };
         let mut tokens_toward = Vec::new();
         self.walk_tokens(start, false, fuel, |automaton, tokens, reached, fuel| {
             let Some(&token) = tokens.first() else {
                 return Ok(());
             };
-            if let GrammarState::Machine(next) = automaton.after_whole(reached, token, fuel)? {
-                let is_nearer = match greedy {
-                    Some(state) => next == state,
-                    None => automaton.token_distance.get(&next) == Some(&tokens_after),
-                };
-                if is_nearer {
-                    tokens_toward.extend_from_slice(tokens);
+            let next = automaton.after_whole(reached, token, fuel)?;
+            let is_nearer = match (greedy, next) {
+                (Some(state), next) => next == state,
+                (None, GrammarState::Machine(next)) => {
+                    automaton.token_distance.get(&next) == Some(&tokens_after)
                 }
+                (None, GrammarState::Parser(_)) => false,
+            };
+            if is_nearer {
+                tokens_toward.extend_from_slice(tokens);
             }
             Ok(())
         })?;
@@ -84,7 +84,7 @@ impl TokenAutomaton {
     /// token. `None` where they are more, or lead nowhere: so they may where a vocabulary can't write any text.
     fn greedy_distance(
         &mut self,
-        first: State,
+        first: GrammarState,
         limit: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<u32>, OutOfFuel> {
@@ -94,12 +94,12 @@ impl TokenAutomaton {
             if let Some(&known) = self.greedy_distance.get(&at) {
                 break known;
             }
-            let bytes_left = self.machine_bytes_to_end(at, fuel)?;
+            let bytes_left = self.bytes_to_end(at, fuel)?;
             if bytes_left >= bytes {
                 break None;
             }
             bytes = bytes_left;
-            if self.is_accepting(at, fuel)? {
+            if self.may_end(at, fuel)? {
                 self.greedy_distance.insert(at, Some(0));
                 break Some(0);
             }
@@ -120,20 +120,18 @@ impl TokenAutomaton {
     /// The state after a token that leaves the fewest bytes; of several the one that the walk reaches first.
     fn with_fewest_bytes_left(
         &mut self,
-        at: State,
+        at: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<Option<State>, OutOfFuel> {
+    ) -> Result<Option<GrammarState>, OutOfFuel> {
         let mut seen = HashSet::new();
-        let mut nearest: Option<(u32, State)> = None;
-        let start = GrammarState::Machine(at);
-        self.walk_tokens(start, false, fuel, |automaton, tokens, reached, fuel| {
+        let mut nearest: Option<(u32, GrammarState)> = None;
+        self.walk_tokens(at, false, fuel, |automaton, tokens, reached, fuel| {
             let Some(&token) = tokens.first() else {
                 return Ok(());
             };
-            if let GrammarState::Machine(next) = automaton.after_whole(reached, token, fuel)?
-                && seen.insert(next)
-            {
-                let bytes = automaton.machine_bytes_to_end(next, fuel)?;
+            let next = automaton.after_whole(reached, token, fuel)?;
+            if seen.insert(next) {
+                let bytes = automaton.bytes_to_end(next, fuel)?;
                 if nearest.is_none_or(|(fewest, _)| bytes < fewest) {
                     nearest = Some((bytes, next));
                 }

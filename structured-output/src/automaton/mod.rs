@@ -73,7 +73,7 @@ pub(crate) struct TokenAutomaton {
     token_distance: HashMap<State, u32>,
     /// Tokens of the text that has the fewest bytes left after each token, see [`fewest_tokens`]; `None` where
     /// these lead nowhere.
-    greedy_distance: HashMap<State, Option<u32>>,
+    greedy_distance: HashMap<GrammarState, Option<u32>>,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<State, u32>,
     /// Where it is still being walked.
@@ -177,7 +177,7 @@ impl TokenAutomaton {
             + self.bytes_to_end.capacity();
         self.masks.memory_bytes()
             + numbers * (size_of::<(State, u32)>() + 1)
-            + self.greedy_distance.capacity() * (size_of::<(State, Option<u32>)>() + 1)
+            + self.greedy_distance.capacity() * (size_of::<(GrammarState, Option<u32>)>() + 1)
             + self.farthest_successor.capacity() * (size_of::<(GrammarState, u32)>() + 1)
             + self.ways.memory_bytes()
             + self.unread.memory_bytes()
