@@ -23,9 +23,9 @@ enum Kind {
 }
 
 impl Kind {
-    /// A block of this kind with this text; a call's input that is no JSON was cut off.
-    fn block(self, text: String, signature: String) -> AnthropicContentBlock {
-        match self {
+    /// A block of this kind with this text; `None` of a call whose input was cut off: nobody is to run it.
+    fn block(self, text: String, signature: String) -> Option<AnthropicContentBlock> {
+        Some(match self {
             Self::Thinking => AnthropicContentBlock::Thinking {
                 thinking: text,
                 signature,
@@ -34,9 +34,9 @@ impl Kind {
             Self::ToolUse { id, name } => AnthropicContentBlock::ToolUse {
                 id,
                 name,
-                input: RawValue::from_string(text).unwrap_or_else(|_| nothing()),
+                input: RawValue::from_string(text).ok()?,
             },
-        }
+        })
     }
 
     fn delta<'a>(&self, text: &'a str) -> AnthropicDelta<'a> {
@@ -46,12 +46,6 @@ impl Kind {
             Self::ToolUse { .. } => AnthropicDelta::InputJsonDelta { partial_json: text },
         }
     }
-}
-
-/// `{}`.
-fn nothing() -> Box<RawValue> {
-    let empty = serde_json::value::to_raw_value(&serde_json::Map::new());
-    empty.unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 /// An answer in the making.
@@ -215,14 +209,16 @@ impl Answer {
 
     fn open(&mut self, kind: Kind) {
         self.close();
-        if self.events.is_some() {
-            let text = match kind {
-                Kind::ToolUse { .. } => "{}".to_owned(),
-                Kind::Thinking | Kind::Text => String::new(),
-            };
+        let text = match kind {
+            Kind::ToolUse { .. } => "{}".to_owned(),
+            Kind::Thinking | Kind::Text => String::new(),
+        };
+        if self.events.is_some()
+            && let Some(content_block) = &kind.clone().block(text, String::new())
+        {
             let event = AnthropicStreamEvent::ContentBlockStart {
                 index: self.response.content.len(),
-                content_block: &kind.clone().block(text, String::new()),
+                content_block,
             };
             Self::send(&mut self.events, &event);
         }
@@ -269,7 +265,7 @@ impl Answer {
             &mut self.events,
             &AnthropicStreamEvent::ContentBlockStop { index },
         );
-        self.response.content.push(kind.block(text, signature));
+        self.response.content.extend(kind.block(text, signature));
     }
 
     fn finish(&mut self, reason: FinishReason, completion: &CompletionOutput) {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::ValidationError;
-use crate::openai::{Fields, check_keys, check_number_of_tools, missing, parse};
+use crate::openai::{Fields, Warnings, check_keys, check_number_of_tools, missing, parse};
 
 /// Names of a function's fields in this API.
 pub(super) const OF_FUNCTION: &[(&str, &str)] = &[(".parameters", ".input_schema")];
@@ -37,7 +37,8 @@ pub(super) fn take(
     if let Some(tools) = fields.take::<Vec<Value>>("tools")? {
         check_number_of_tools(&tools)?;
         let functions = tools.into_iter().enumerate();
-        let functions = functions.map(|(i, tool)| function(&format!("tools[{i}]"), tool));
+        let warnings = fields.warnings();
+        let functions = functions.map(|(i, tool)| function(&format!("tools[{i}]"), tool, warnings));
         let functions: Vec<Value> = functions.collect::<Result<_, _>>()?;
         chat.insert("tools".to_owned(), functions.into());
     }
@@ -48,7 +49,7 @@ pub(super) fn take(
 }
 
 /// A tool as a chat request has it.
-fn function(field: &str, tool: Value) -> Result<Value, ValidationError> {
+fn function(field: &str, tool: Value, warnings: &mut Warnings) -> Result<Value, ValidationError> {
     let mut tool: Map<String, Value> = parse(field, tool)?;
     tool.retain(|_, value| !value.is_null());
     if let Some(kind) = tool.get("type").filter(|kind| *kind != "custom") {
@@ -67,6 +68,20 @@ fn function(field: &str, tool: Value) -> Result<Value, ValidationError> {
         let field = format!("{field}.name");
         let message = format!("{field} must be the tool's name, a string");
         return Err(ValidationError::field(field, name, message));
+    }
+    if let Some(callers) = tool.remove("allowed_callers")
+        && !callers
+            .as_array()
+            .is_some_and(|names| names.contains(&json!("direct")))
+    {
+        let field = format!("{field}.allowed_callers");
+        let message =
+            format!("{field} must have \"direct\": no program of the server's calls tools");
+        return Err(ValidationError::field(field, callers, message));
+    }
+    if tool.remove("defer_loading") == Some(json!(true)) {
+        let message = " has no effect: the model is told of every tool";
+        warnings.push(&format!("{field}.defer_loading"), message);
     }
     let mut function = Map::new();
     for name in SHARED {

@@ -288,6 +288,11 @@ fn what_is_wrong_is_named_in_this_apis_words() {
             "is missing",
         ),
         (
+            tool(json!({"name": "f", "input_schema": {}, "allowed_callers": ["code_execution"]})),
+            "tools[0].allowed_callers",
+            "must have \"direct\"",
+        ),
+        (
             tool(json!({"name": "f g", "input_schema": {}})),
             "tools[0].name",
             "1 to 64 letters",

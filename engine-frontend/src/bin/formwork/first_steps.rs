@@ -24,8 +24,10 @@ pub(crate) fn first_steps(address: &str, server: &ServerArgs) -> String {
     if let Some(path) = &server.ssl_certfile {
         curl += &format!(" --cacert {}", quoted(&path.display().to_string()));
     }
+    let mut note = "";
     if server.access.has_keys() {
         curl += " -H \"Authorization: Bearer $FORMWORK_API_KEY\"";
+        note = "           (FORMWORK_API_KEY is to hold one of the keys; the page asks for one as a password)\n";
     }
     let address = match socket {
         Some(path) => {
@@ -36,7 +38,7 @@ pub(crate) fn first_steps(address: &str, server: &ServerArgs) -> String {
     };
     format!(
         "{page}try        {curl} -H 'Content-Type: application/json' -d '{BODY}' \
-         {address}/v1/chat/completions\n"
+         {address}/v1/chat/completions\n{note}"
     )
 }
 
@@ -81,7 +83,8 @@ mod tests {
             steps("unix:/tmp/a b", &["--api-key", "secret"]),
             format!(
                 "try        curl -H \"Authorization: Bearer $FORMWORK_API_KEY\" \
-                 --unix-socket '/tmp/a b' {json} http://localhost/v1/chat/completions\n"
+                 --unix-socket '/tmp/a b' {json} http://localhost/v1/chat/completions\n           \
+                 (FORMWORK_API_KEY is to hold one of the keys; the page asks for one as a password)\n"
             )
         );
         let tls = [
