@@ -59,9 +59,13 @@ const DECIDED_BY_THE_CORE: [&str; 27] = [
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Engine")]
 pub struct EngineArgs {
-    /// Hugging Face model folder, or GGUF file; the built-in model where absent
-    #[arg(long, value_name = "DIR")]
+    /// Hugging Face model folder, GGUF file, or name on the Hub: org/name, org/name@revision,
+    /// org/name:file.gguf. The built-in model where absent
+    #[arg(long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
+    /// The name on the Hub that [`fetch_model`](crate::fetch_model) found `model` by.
+    #[arg(skip)]
+    pub hub_name: Option<String>,
     /// Number format of the weights
     #[arg(long, value_enum, default_value_t = DtypeArg::Auto)]
     pub dtype: DtypeArg,
@@ -188,6 +192,7 @@ impl Default for EngineArgs {
     fn default() -> Self {
         Self {
             model: None,
+            hub_name: None,
             dtype: DtypeArg::Auto,
             quantization: QuantizationArg::None,
             no_weight_cache: false,

@@ -38,10 +38,10 @@ mod arg_utils;
 mod async_llm;
 mod cancel_on_drop;
 mod error;
+mod fetch_model;
 mod input_processor;
 mod json_problem;
 mod llm;
-mod load_progress;
 mod logging;
 mod logprobs;
 #[cfg(feature = "opentelemetry")]
@@ -49,6 +49,7 @@ mod otlp;
 mod output_processor;
 mod outputs;
 mod parallel_sampling;
+mod progress_display;
 mod random;
 mod request_output_collector;
 mod sampling_params;
@@ -72,6 +73,7 @@ pub use arg_utils::{
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use detokenizer::{IncrementalDetokenizer, StopStringMatch, ThinkingSplit};
 pub use error::{EngineDeadError, GenerateError, ValidationError, cut_short};
+pub use fetch_model::{fetch_model, hub_name_of, pull_model};
 pub use input_processor::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, InputProcessor, ProcessedInputs,
     Prompt, TruncationSide,

@@ -10,7 +10,7 @@ use crate::error::GenerateError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 use crate::openai::DefaultSamplingParams;
 use crate::outputs::RequestOutput;
-use crate::startup::{StartupError, start_engine};
+use crate::startup::{StartupError, fetch_and_start_engine};
 use crate::tokenizer_threads::frontend_runtime;
 
 /// An engine with its own core process, for programs that wait for whole answers. Its methods
@@ -62,13 +62,14 @@ pub struct LLM {
 }
 
 impl LLM {
-    /// Starts a core and loads the model.
+    /// Starts a core and loads the model, which is downloaded first where it is a name on the Hub.
     ///
     /// # Errors
     /// No model there, or it can't be loaded; no core executable; no memory.
     pub fn new(args: &EngineArgs) -> Result<Self, StartupError> {
         let runtime = frontend_runtime().map_err(StartupError::Runtime)?;
-        let (engine, default_sampling_params) = runtime.block_on(start_engine(args))?;
+        let (_, engine, default_sampling_params) =
+            runtime.block_on(fetch_and_start_engine(args))?;
         Ok(Self {
             engine,
             default_sampling_params,

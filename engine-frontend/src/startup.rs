@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
+use hub::HubError;
 use protocol::{EngineCoreReadyResponse, LoadProgress};
 use tokenizer::{GenerationConfig, Tokenizer, TokenizerError};
 use tokio::task::JoinError;
@@ -13,8 +14,9 @@ use crate::arg_utils::{EngineArgs, GenerationConfigArg, QuantizationArg};
 use crate::async_llm::AsyncLLM;
 use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
 use crate::error::ValidationError;
-use crate::load_progress::LoadProgressDisplay;
+use crate::fetch_model::fetch_model;
 use crate::openai::DefaultSamplingParams;
+use crate::progress_display::ProgressDisplay;
 use crate::sampling_params::verify_ranges;
 use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions};
 
@@ -22,11 +24,25 @@ use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions};
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
     /// The model isn't there.
-    #[error("no model at {}: give a Hugging Face folder or a GGUF file", .path.display())]
+    #[error(
+        "no model at {}: give a folder, a GGUF file, or a name on the Hub such as Qwen/Qwen3-0.6B",
+        .path.display()
+    )]
     NoModel {
         /// The path given.
         path: PathBuf,
     },
+    /// There is neither a path nor a repository of that name.
+    #[error("no folder or file is called {name}, and {source}")]
+    NotOnTheHub {
+        /// The model as it was given.
+        name: String,
+        /// What the Hub says.
+        source: HubError,
+    },
+    /// The model's files can't be downloaded.
+    #[error(transparent)]
+    Hub(#[from] HubError),
     /// The tokenizer can't be loaded.
     #[error("can't load the tokenizer{}", of_model(.model, .source))]
     Tokenizer {
@@ -82,7 +98,8 @@ fn of_model(model: &str, source: &TokenizerError) -> String {
     }
 }
 
-/// Loads the tokenizer, starts (or connects to) a core and waits until it is ready.
+/// Loads the tokenizer, starts (or connects to) a core and waits until it is ready. The model is on this
+/// machine: [`fetch_model`] puts it there.
 ///
 /// # Errors
 /// Why not; no process is left behind then.
@@ -96,7 +113,24 @@ pub async fn start_engine(
     Ok((engine, defaults))
 }
 
-/// The same with a core that is replaced when it dies or hangs. `json_logs` says how it logs.
+/// Downloads the model where it is a name on the Hub, and starts an engine. Returns the flags that were
+/// used: [`fetch_model`]'s.
+///
+/// # Errors
+/// As [`fetch_model`] and [`start_engine`].
+pub(crate) async fn fetch_and_start_engine(
+    args: &EngineArgs,
+) -> Result<(EngineArgs, AsyncLLM, DefaultSamplingParams), StartupError> {
+    let given = args.clone();
+    let fetching = tokio::task::spawn_blocking(move || fetch_model(&given));
+    let args = fetching
+        .await
+        .map_err(|error| StartupError::Runtime(error.into()))??;
+    let (engine, defaults) = start_engine(&args).await?;
+    Ok((args, engine, defaults))
+}
+
+/// An engine as [`start_engine`] makes it, with a core that is replaced when it dies or hangs. `json_logs` says how it logs.
 ///
 /// # Errors
 /// Why there is no core; no process is left behind then.
@@ -255,8 +289,8 @@ async fn start_engine_core(
     options: &LaunchOptions,
 ) -> Result<EngineCoreClient, EngineCoreStartupError> {
     let quantizes = args.quantization != QuantizationArg::None;
-    let mut progress = LoadProgressDisplay::new(quantizes);
-    let on_progress = |loaded: LoadProgress| progress.update(&loaded);
+    let mut progress = ProgressDisplay::of_a_load(quantizes);
+    let on_progress = |loaded: LoadProgress| progress.update_load(&loaded);
     match &args.engine_core_address {
         Some(address) => {
             let address = Path::new(address);

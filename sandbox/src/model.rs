@@ -32,7 +32,24 @@ impl FileRules {
             .skip(1)
             .find(|folder| folder.ends_with(SNAPSHOTS));
         if let Some(repository) = snapshots.and_then(Path::parent) {
-            self.allow(repository.join(BLOBS), Access::Read);
+            let blobs = repository.join(BLOBS);
+            self.allow_shared_content(&blobs);
+            self.allow(blobs, Access::Read);
+        }
+    }
+
+    /// Allows the content that a repository's blobs are links to: newer versions of the Hub's cache keep it
+    /// once for all repositories, in a folder `blobs` beside these.
+    fn allow_shared_content(&mut self, blobs: &Path) {
+        let Some(shared) = blobs.ancestors().nth(2).map(|cache| cache.join(BLOBS)) else {
+            return;
+        };
+        for entry in std::fs::read_dir(blobs).into_iter().flatten().flatten() {
+            if let Ok(target) = entry.path().canonicalize()
+                && target.starts_with(&shared)
+            {
+                self.allow(target, Access::Read);
+            }
         }
     }
 

@@ -103,6 +103,8 @@ fn confined_to_files(folder: &Path) {
     report("read the model", read("model/config.json"));
     report("list the model", fs::read_dir(folder.join("model")));
     report("read a link into blobs", read("hub/snapshots/abc/w"));
+    report("read shared content", read("hub/snapshots/abc/s"));
+    report("read others' shared content", read("blobs/ab/other"));
     report("read a link to elsewhere", read("model/link"));
     report("read beside", read("beside"));
     report("read /etc/passwd", fs::read("/etc/passwd"));
@@ -137,16 +139,39 @@ fn only_named_files_can_be_reached() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    for name in ["model", "kept", "hub/snapshots/abc", "hub/blobs", "sockets"] {
+    for name in [
+        "model",
+        "kept",
+        "hub/snapshots/abc",
+        "hub/blobs",
+        "blobs/ab",
+        "sockets",
+    ] {
         fs::create_dir_all(path.join(name)).unwrap();
     }
-    for name in ["model/config.json", "beside", "hub/blobs/hash"] {
+    for name in [
+        "model/config.json",
+        "beside",
+        "hub/blobs/hash",
+        "blobs/ab/own",
+        "blobs/ab/other",
+    ] {
         fs::write(path.join(name), "{}").unwrap();
     }
     let link = std::os::unix::fs::symlink::<&Path, PathBuf>;
     link(
         Path::new("../../blobs/hash"),
         path.join("hub/snapshots/abc/w"),
+    )
+    .unwrap();
+    link(
+        Path::new("../../blobs/ab/own"),
+        path.join("hub/blobs/shared"),
+    )
+    .unwrap();
+    link(
+        Path::new("../../blobs/shared"),
+        path.join("hub/snapshots/abc/s"),
     )
     .unwrap();
     link(Path::new("../beside"), path.join("model/link")).unwrap();
@@ -157,6 +182,8 @@ fn only_named_files_can_be_reached() {
         done("read the model"),
         done("list the model"),
         done("read a link into blobs"),
+        done("read shared content"),
+        denied("read others' shared content"),
         denied("read a link to elsewhere"),
         denied("read beside"),
         denied("read /etc/passwd"),

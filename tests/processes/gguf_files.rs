@@ -12,7 +12,7 @@ use crate::writer::GgufWriter;
 
 /// The built-in model with its tokenizer, in bfloat16. No name stands for the way in which its
 /// tokenizer cuts words, so its `tokenizer.json` goes along.
-fn built_in_model() -> GgufWriter {
+pub(crate) fn built_in_model() -> GgufWriter {
     let folder = workspace().join("builtin-model/model");
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let json: Value = serde_json::from_str(&read("tokenizer.json")).unwrap();

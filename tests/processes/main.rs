@@ -9,8 +9,13 @@ mod builtin_model;
 mod converter;
 mod docs;
 mod engine_core_process;
+// The tests of the crate itself use the rest of it.
+#[allow(dead_code)]
+#[path = "../../hub/tests/fake_hub/mod.rs"]
+mod fake_hub;
 mod gguf_files;
 mod grammars_in_the_core;
+mod hub;
 mod server;
 mod shared_core;
 mod structured_outputs;

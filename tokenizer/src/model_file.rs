@@ -4,7 +4,7 @@
 //! can read, such as its own environment with a key in it, or a pipe that is waited for. So a file is
 //! opened only if it is a regular file that lies in the folder itself, or in the store that the
 //! Hugging Face Hub's cache links to: `snapshots/REVISION/FILE` is a link to `blobs/HASH` of the same
-//! repository.
+//! repository, and that may be one to the store that all repositories share.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -102,7 +102,8 @@ pub fn open_model_file(folder: &Path, name: &str) -> Result<File, ModelFileError
     let root = match hub_blobs(&folder) {
         _ if target.starts_with(&folder) => folder,
         Some(blobs) if target.parent() == Some(&blobs) => blobs,
-        _ => return Err(outside()),
+        Some(blobs) => shared_blobs(&blobs, &target).ok_or_else(outside)?,
+        None => return Err(outside()),
     };
     let inside = target.strip_prefix(&root).map_err(|_| outside())?;
     let file = open_below(&root, inside).map_err(|error| system(error.into()))?;
@@ -156,6 +157,23 @@ fn hub_blobs(folder: &Path) -> Option<PathBuf> {
         (snapshots.ends_with("snapshots") && name.starts_with("models--")).then_some(repository)
     })?;
     Some(repository.join("blobs"))
+}
+
+/// The store in which newer versions of the Hub's cache keep content once for all repositories, if `target`
+/// is content in it: `blobs/XX/HASH` beside `models--ORGANIZATION--NAME`, where HASH is 64 hexadecimal
+/// digits of which XX are the first. A file in it says that it is this store.
+fn shared_blobs(blobs: &Path, target: &Path) -> Option<PathBuf> {
+    const MARKER: &str = ".huggingface-shared-blobs";
+    const DIGITS: usize = 64;
+    let shared = blobs.parent()?.parent()?.join("blobs");
+    let inside = target.strip_prefix(&shared).ok()?.to_str()?;
+    let (prefix, hash) = inside.split_once('/')?;
+    let is_content = prefix.len() == 2
+        && hash.len() == DIGITS
+        && hash.starts_with(prefix)
+        && hash.bytes().all(|b| b.is_ascii_hexdigit());
+    let marker = shared.join(MARKER).symlink_metadata();
+    (is_content && marker.is_ok_and(|marker| marker.is_file())).then_some(shared)
 }
 
 /// Opens `inside`, of plain names only, below `root` without following a link. `Err` inside is what is
@@ -236,6 +254,33 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_snapshot_of_the_hubs_cache_reads_the_content_that_all_repositories_share() {
+        let home = tempfile::tempdir().unwrap();
+        let repository = home.path().join("models--org--name");
+        let snapshot = repository.join("snapshots/0123abcd");
+        let shared = home.path().join("blobs");
+        for folder in [&snapshot, &repository.join("blobs"), &shared.join("ab")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let hash = "ab".repeat(32);
+        for (name, blob) in [(hash.as_str(), "one"), ("secret", "two")] {
+            fs::write(shared.join("ab").join(name), "1").unwrap();
+            let content = Path::new("../../blobs/ab").join(name);
+            symlink(content, repository.join("blobs").join(blob)).unwrap();
+            let target = Path::new("../../blobs").join(blob);
+            symlink(target, snapshot.join(blob)).unwrap();
+        }
+        let is_outside = |name: &str| {
+            let read = read_model_file(&snapshot, name, 1);
+            matches!(read, Err(ModelFileError::Outside { .. }))
+        };
+        assert!(is_outside("one"));
+        fs::write(shared.join(".huggingface-shared-blobs"), "1\n").unwrap();
+        assert_eq!(read_model_file(&snapshot, "one", 1).unwrap(), b"1");
+        assert!(is_outside("two"));
     }
 
     #[test]

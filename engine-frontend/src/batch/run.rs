@@ -18,10 +18,11 @@ use super::prompts::run_prompts;
 use super::resume::{ResumePoint, resume};
 use super::runner::{LineResult, RunEnd, RunnerConfig, run_lines};
 use super::serve::LineServing;
+use crate::arg_utils::EngineArgs;
 use crate::async_llm::AsyncLLM;
 use crate::error::EngineDeadError;
 use crate::openai::OpenAIServing;
-use crate::startup::start_engine;
+use crate::startup::fetch_and_start_engine;
 
 /// Bytes that the lines that are served and the results that wait for an earlier one may hold
 /// together; as many may be read ahead.
@@ -40,7 +41,7 @@ pub async fn run(args: &BatchArgs) -> Result<(), BatchError> {
     if let Some(input) = &args.input_file {
         return run_file(args, input, stop_signal()).await;
     }
-    let (engine, defaults) = start_engine(&args.engine).await?;
+    let (_, engine, defaults) = fetch_and_start_engine(&args.engine).await?;
     let done = run_prompts(args, &engine, &defaults).await;
     end_core(&engine).await;
     done
@@ -78,9 +79,9 @@ async fn run_file(
             written: point.done,
             advice: "nothing was changed; the same command starts again",
         }),
-        started = start_engine(&args.engine) => started.map_err(BatchError::from),
+        started = fetch_and_start_engine(&args.engine) => started.map_err(BatchError::from),
     };
-    let (engine, defaults) = match started {
+    let (engine_args, engine, defaults) = match started {
         Ok(started) => started,
         Err(error) => {
             output.discard();
@@ -88,7 +89,9 @@ async fn run_file(
         }
     };
     let engine = Arc::new(engine);
-    if let Err(error) = verify_model(&output_path, point.model.as_deref(), &engine) {
+    let names = served_model_names(&engine_args, &engine);
+    let running = names.first().map_or("", String::as_str);
+    if let Err(error) = verify_model(&output_path, point.model.as_deref(), running) {
         end_core(&engine).await;
         return Err(error);
     }
@@ -120,9 +123,8 @@ async fn run_file(
         (false, Some(_)) => progress.with_total(count_lines(input_path)),
         (false, None) => progress,
     };
-    let names = served_model_names(args, &engine);
     let mut serving = OpenAIServing::new(engine.clone(), names, defaults);
-    if let Some(model) = &args.engine.model {
+    if let Some(model) = &engine_args.model {
         serving = serving.with_model_folder(model);
     }
     let lines = LineServing::new(
@@ -193,10 +195,14 @@ async fn end_core(engine: &AsyncLLM) {
     }
 }
 
-/// The model's name, and its folder as the command line has it.
-fn served_model_names(args: &BatchArgs, engine: &AsyncLLM) -> Vec<String> {
+/// The model's names, the first of which is in results: that on the Hub as the command line has it, or that
+/// of its folder, and the folder as the command line has it.
+fn served_model_names(args: &EngineArgs, engine: &AsyncLLM) -> Vec<String> {
+    if let Some(name) = &args.hub_name {
+        return vec![name.clone()];
+    }
     let mut names = vec![engine.ready_response().model_name.clone()];
-    if let Some(model) = &args.engine.model {
+    if let Some(model) = &args.model {
         let given = model.display().to_string();
         if !names.contains(&given) {
             names.push(given);
@@ -209,14 +215,13 @@ fn served_model_names(args: &BatchArgs, engine: &AsyncLLM) -> Vec<String> {
 fn verify_model(
     output_path: &Path,
     made_with: Option<&str>,
-    engine: &AsyncLLM,
+    running: &str,
 ) -> Result<(), BatchError> {
-    let running = &engine.ready_response().model_name;
     match made_with {
         Some(made_with) if made_with != running => Err(BatchError::OtherModel {
             path: output_path.to_owned(),
             made_with: made_with.to_owned(),
-            running: running.clone(),
+            running: running.to_owned(),
         }),
         _ => Ok(()),
     }
@@ -388,7 +393,15 @@ mod tests {
     #[tokio::test]
     async fn results_of_another_model_are_refused() {
         let (engine, _core) = fake_engine(64);
-        let verify = |made_with| verify_model(Path::new("out"), made_with, &engine);
+        let mut args = EngineArgs {
+            model: Some("a/test-model".into()),
+            ..EngineArgs::default()
+        };
+        let names = served_model_names(&args, &engine);
+        assert_eq!(names, ["test-model", "a/test-model"]);
+        args.hub_name = Some("org/test@v1".to_owned());
+        assert_eq!(served_model_names(&args, &engine), ["org/test@v1"]);
+        let verify = |made_with| verify_model(Path::new("out"), made_with, &names[0]);
         assert!(verify(None).is_ok());
         assert!(verify(Some("test-model")).is_ok());
         let error = verify(Some("other")).unwrap_err();

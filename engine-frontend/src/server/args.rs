@@ -22,7 +22,8 @@ const MIN_LARGEST_BODY: u64 = 32 << 20;
 /// Serve the OpenAI API over HTTP.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct ServeArgs {
-    /// Hugging Face model folder, or GGUF file; the built-in model where absent
+    /// Hugging Face model folder, GGUF file, or name on the Hub: org/name, org/name@revision,
+    /// org/name:file.gguf. The built-in model where absent
     #[arg(value_name = "MODEL", conflicts_with = "model")]
     pub model_tag: Option<PathBuf>,
     /// YAML file with any of these flags, such as "max-model-len: 4096"; flags given here and
@@ -52,6 +53,15 @@ impl ServeArgs {
         }
         engine
     }
+
+    /// This command line with other flags of the engine.
+    pub fn with_engine_args(&self, engine: EngineArgs) -> Self {
+        Self {
+            model_tag: None,
+            engine,
+            ..self.clone()
+        }
+    }
 }
 
 /// Flags of the HTTP server and of its process.
@@ -70,8 +80,8 @@ pub struct ServerArgs {
     /// Who may use the socket of --uds, as chmod's octal digits: 660 also lets its group
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = socket_mode)]
     pub uds_mode: u32,
-    /// Name that the model answers to; may be repeated, the first is in answers. Its path, or the
-    /// built-in model's name, where absent
+    /// Name that the model answers to; may be repeated, the first is in answers. Its path or name as
+    /// given, or the built-in model's name, where absent
     #[arg(long, value_name = "NAME", action = ArgAction::Append)]
     pub served_model_name: Vec<String>,
     /// Certificate chain for HTTPS, PEM

@@ -274,14 +274,15 @@ impl Signals {
     }
 }
 
-/// What the model is called: as asked for, or its path as it was given, as in vLLM.
+/// What the model is called: as asked for, or its path or its name on the Hub as it was given, as in vLLM.
 fn served_model_names(args: &ServeArgs, engine_args: &EngineArgs) -> Vec<String> {
     if !args.server.served_model_name.is_empty() {
         return args.server.served_model_name.clone();
     }
-    vec![match &engine_args.model {
-        Some(path) => path.display().to_string(),
-        None => builtin_model::NAME.to_owned(),
+    vec![match (&engine_args.hub_name, &engine_args.model) {
+        (Some(name), _) => name.clone(),
+        (None, Some(path)) => path.display().to_string(),
+        (None, None) => builtin_model::NAME.to_owned(),
     }]
 }
 

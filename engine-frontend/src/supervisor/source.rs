@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::{EngineConfig, EngineCoreReadyResponse, LoadProgress, Quantization};
 
 use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
-use crate::load_progress::LoadProgressDisplay;
+use crate::progress_display::ProgressDisplay;
 
 /// Where another core comes from.
 #[derive(Debug, Clone)]
@@ -23,8 +23,8 @@ impl CoreSource {
             Self::Launch(launch) => {
                 let (options, config) = &**launch;
                 let quantizes = config.model_config.quantization != Quantization::None;
-                let mut progress = LoadProgressDisplay::new(quantizes);
-                let on_progress = |loaded: LoadProgress| progress.update(&loaded);
+                let mut progress = ProgressDisplay::of_a_load(quantizes);
+                let on_progress = |loaded: LoadProgress| progress.update_load(&loaded);
                 EngineCoreClient::launch(options, config.clone(), on_progress).await
             }
             Self::Connect(address, timeout) => {

@@ -9,6 +9,7 @@ mod daemon;
 mod first_steps;
 mod http;
 mod manual;
+mod models;
 mod other_flags;
 mod pid_file;
 mod piece;
@@ -46,6 +47,12 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Talk with a model at the terminal
     Chat(Box<chat::ChatArgs>),
+    /// Download a model from the Hub into its cache, and print its path
+    Pull(models::PullArgs),
+    /// List the models in the Hub's cache
+    List,
+    /// Remove a model from the Hub's cache
+    Remove(models::RemoveArgs),
     /// Measure a server, this or any other with the OpenAI API
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -164,6 +171,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Serve(args) => serve::serve(&args),
         Command::Chat(args) => chat::chat(&args),
+        Command::Pull(args) => models::pull(&args),
+        Command::List => models::list(),
+        Command::Remove(args) => models::remove(&args),
         Command::Bench(bench::BenchCommand::Serve(args)) => bench::serve(&args),
         Command::Check(args) => check::check(&args),
         Command::ApiKey(command) => api_key::api_key(&command),

@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of `vllm serve`, `llama-server` and SGLang, and what to do instead. The pages "coming from" list them too.
-const FLAGS: [(&str, &str); 38] = [
+const FLAGS: [(&str, &str); 42] = [
     (
         "--gpu-memory-utilization",
         "use --kv-cache-memory-bytes; without it the KV cache takes what is free",
@@ -67,7 +67,19 @@ const FLAGS: [(&str, &str); 38] = [
         "--disable-uvicorn-access-log",
         "leave it out: requests are logged with --enable-log-requests alone",
     ),
-    ("--download-dir", "leave it out: nothing is downloaded"),
+    (
+        "--download-dir",
+        "set the environment variable HF_HUB_CACHE or HF_HOME",
+    ),
+    (
+        "--revision",
+        "write it behind the model's name: org/name@revision",
+    ),
+    ("--hf-token", "set the environment variable HF_TOKEN"),
+    (
+        "--hf-repo",
+        "give the name without a flag: org/name, or org/name:file.gguf",
+    ),
     ("--swap-space", "leave it out: nothing is swapped"),
     ("--enable-lora", "there is no LoRA"),
     ("--limit-mm-per-prompt", "leave it out: prompts are text"),
@@ -80,7 +92,14 @@ const FLAGS: [(&str, &str); 38] = [
     ("--alias", "use --served-model-name"),
     ("-m", "use --model, or the model without a flag"),
     ("-t", "use --threads"),
-    ("-hf", "nothing is downloaded: give a folder or a GGUF file"),
+    (
+        "-hf",
+        "give the name without a flag: org/name, or org/name:file.gguf",
+    ),
+    (
+        "-hff",
+        "write it behind the model's name: org/name:file.gguf",
+    ),
     ("--tp", "leave it out: a server has one device"),
     ("--dp", "leave it out: start a server for each device"),
     ("--context-length", "use --max-model-len"),

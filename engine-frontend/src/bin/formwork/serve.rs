@@ -3,16 +3,24 @@
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use engine_frontend::server::{
     LogFormat, Ready, ServeArgs, ServerArgs, confine, serve as serve_http,
 };
-use engine_frontend::{frontend_runtime, init_logging_as};
+use engine_frontend::{StartupError, fetch_model, frontend_runtime, hub_name_of, init_logging_as};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Signal, getpid, getrlimit, kill_process, setrlimit};
 
 use crate::first_steps::first_steps;
 use crate::pid_file::PidFile;
+
+/// How long the end of standard input may go unnoticed while a model is downloaded.
+const STDIN_POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 /// Serves until it is told to end.
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
@@ -39,6 +47,8 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     };
     let json = server.log_format == LogFormat::Json;
     init_logging_as(json, log_file);
+    // A download needs the network, which the confined process has no more.
+    let args = &with_local_model(args)?;
     confine(args);
     let on_ready = |ready: &Ready| {
         if let Some(pid_file) = &mut pid_file
@@ -58,6 +68,44 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     std::mem::forget(runtime);
     served?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command line with a model that is on this machine, downloaded where it is a name on the Hub.
+fn with_local_model(args: &ServeArgs) -> Result<ServeArgs, StartupError> {
+    let engine = args.engine_args();
+    let fetched = match hub_name_of(&engine)? {
+        Some(_) if args.server.end_with_stdin => while_stdin_is_open(|| fetch_model(&engine)),
+        _ => fetch_model(&engine),
+    };
+    Ok(args.with_engine_args(fetched?))
+}
+
+/// Does something that takes long, and ends the process as a signal would if standard input ends
+/// meanwhile. Its thread has ended when this returns.
+fn while_stdin_is_open<T>(work: impl FnOnce() -> T) -> T {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                if stdin_ended_within(STDIN_POLL) {
+                    let _ = kill_process(getpid(), Signal::TERM);
+                }
+            }
+        });
+        let done = work();
+        is_done.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+/// Waits for something on standard input, which is thrown away. True if it is the end.
+fn stdin_ended_within(time: Timespec) -> bool {
+    let stdin = std::io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut polled, Some(&time)) {
+        Ok(1..) => matches!(rustix::io::read(&stdin, &mut [0_u8; 4096]), Ok(0)),
+        _ => false,
+    }
 }
 
 /// Ends the server as a signal would, when whoever holds its standard input is gone.

@@ -56,8 +56,8 @@ Otherwise standard input as a whole is one message, and the answer goes to stand
 Exit codes: 0 answered; 1 no answer, or a constrained one that breaks off; 2 a flag is wrong;
 130 interrupted.")]
 pub(crate) struct ChatArgs {
-    /// Model folder, or with --url the name of one of its models; the built-in one, or the
-    /// server's first, where absent
+    /// Model folder, GGUF file or name on the Hub, or with --url the name of one of its models; the
+    /// built-in one, or the server's first, where absent
     #[arg(value_name = "MODEL")]
     model: Option<String>,
     /// A server that runs: http://..., https://... or unix:PATH; where absent one is started, and

@@ -1,0 +1,106 @@
+//! From a model as it was named to a folder or a file on this machine.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use hub::{FetchProgress, Hub, HubError, HubName, HubSettings};
+
+use crate::arg_utils::EngineArgs;
+use crate::progress_display::ProgressDisplay;
+use crate::startup::StartupError;
+
+/// The name on the Hub that flags name their model by. `None` where the model is on this machine: a folder
+/// or file of that name wins.
+///
+/// # Errors
+/// What is named is neither.
+pub fn hub_name_of(args: &EngineArgs) -> Result<Option<HubName>, StartupError> {
+    let Some(path) = args.model.as_ref().filter(|path| !path.exists()) else {
+        return Ok(None);
+    };
+    match path.to_str().and_then(HubName::parse) {
+        Some(name) => Ok(Some(name)),
+        None => Err(StartupError::NoModel { path: path.clone() }),
+    }
+}
+
+/// Flags whose model is on this machine. A name on the Hub becomes a path in the Hub's cache, after a
+/// download of what the cache lacks; `hub_name` then keeps the name.
+///
+/// It blocks, and starts threads that have ended when it returns: call it before the process is confined.
+///
+/// # Errors
+/// The flags are wrong, there is no such model, or it can't be downloaded.
+pub fn fetch_model(args: &EngineArgs) -> Result<EngineArgs, StartupError> {
+    let Some(name) = hub_name_of(args)? else {
+        return Ok(args.clone());
+    };
+    // Not after a long download.
+    args.verify()?;
+    let path = pull_model(&name).map_err(|error| match error {
+        HubError::NotFound { .. } => StartupError::NotOnTheHub {
+            name: name.to_string(),
+            source: error,
+        },
+        error => StartupError::Hub(error),
+    })?;
+    Ok(EngineArgs {
+        model: Some(path),
+        hub_name: Some(name.to_string()),
+        ..args.clone()
+    })
+}
+
+/// Downloads what the Hub's cache lacks of a model, with progress on standard error. Returns its folder or
+/// its GGUF file.
+///
+/// # Errors
+/// [`HubError`].
+pub fn pull_model(name: &HubName) -> Result<PathBuf, HubError> {
+    let display = Mutex::new(ProgressDisplay::new(format!("downloading {name}")));
+    let on_progress = |progress: FetchProgress| {
+        let mut display = display.lock().unwrap_or_else(PoisonError::into_inner);
+        display.update(progress.done_bytes, progress.total_bytes);
+    };
+    Hub::new(HubSettings::from_env()?).fetch(name, &on_progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(model: &str) -> Result<Option<HubName>, StartupError> {
+        hub_name_of(&EngineArgs {
+            model: Some(model.into()),
+            ..EngineArgs::default()
+        })
+    }
+
+    #[test]
+    fn a_path_that_exists_is_no_name() {
+        assert_eq!(hub_name_of(&EngineArgs::default()).unwrap(), None);
+        // Of this crate, where its tests run.
+        assert_eq!(of("src/openai").unwrap(), None);
+        let name = of("org/openai@v1").unwrap().unwrap();
+        assert_eq!(name.to_string(), "org/openai@v1");
+        for path in [
+            "/none/openai",
+            "./none",
+            "none",
+            "models/none.gguf",
+            "a/b/c",
+        ] {
+            assert_eq!(
+                of(path).unwrap_err().to_string(),
+                format!(
+                    "no model at {path}: give a folder, a GGUF file, or a name on the Hub such as Qwen/Qwen3-0.6B"
+                )
+            );
+        }
+        let args = EngineArgs {
+            model: Some("src".into()),
+            ..EngineArgs::default()
+        };
+        assert_eq!(fetch_model(&args).unwrap(), args);
+    }
+}

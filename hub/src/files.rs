@@ -1,0 +1,192 @@
+//! Which of a repository's files are wanted.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use crate::error::HubError;
+use crate::name::{is_gguf, is_relative_path};
+
+pub(crate) const CONFIG: &str = "config.json";
+pub(crate) const TOKENIZER: &str = "tokenizer.json";
+pub(crate) const WEIGHTS: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+
+/// The files that Formwork reads beside the weights, where a repository has them.
+const SMALL_FILES: [&str; 9] = [
+    CONFIG,
+    "generation_config.json",
+    TOKENIZER,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    INDEX,
+];
+
+/// The files of a repository that are downloaded before its weights.
+///
+/// # Errors
+/// It is no model that Formwork reads: then nothing is downloaded.
+pub(crate) fn small_files(repository: &str, files: &[String]) -> Result<Vec<String>, HubError> {
+    let has = |name: &str| files.iter().any(|file| file == name);
+    let missing = if !has(INDEX) && !has(WEIGHTS) {
+        Some("weights as *.safetensors")
+    } else {
+        [CONFIG, TOKENIZER].into_iter().find(|name| !has(name))
+    };
+    if let Some(missing) = missing {
+        return Err(HubError::NotAModel {
+            repository: repository.to_owned(),
+            missing: missing.to_owned(),
+            gguf_files: gguf_files(files),
+        });
+    }
+    let wanted = SMALL_FILES.into_iter().filter(|name| has(name));
+    Ok(wanted.map(str::to_owned).collect())
+}
+
+/// The part of `model.safetensors.index.json` that names files.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: std::collections::HashMap<String, String>,
+}
+
+/// The files of weights: those that the index names, or the only one where there is none.
+///
+/// # Errors
+/// Why the index can't be read.
+pub(crate) fn weight_files(index: Option<&[u8]>) -> Result<Vec<String>, String> {
+    let Some(index) = index else {
+        return Ok(vec![WEIGHTS.to_owned()]);
+    };
+    let index: Index = serde_json::from_slice(index).map_err(|error| error.to_string())?;
+    let names: BTreeSet<String> = index.weight_map.into_values().collect();
+    match names.iter().find(|name| !is_relative_path(name)) {
+        Some(name) => Err(format!("{name:?} is no name of a file")),
+        None => Ok(names.into_iter().collect()),
+    }
+}
+
+/// A GGUF file, with the other parts of a model that is split into several.
+///
+/// # Errors
+/// The repository lacks it.
+pub(crate) fn gguf_parts(
+    repository: &str,
+    files: &[String],
+    wanted: &str,
+) -> Result<Vec<String>, HubError> {
+    let names = part_names(wanted).unwrap_or_else(|| vec![wanted.to_owned()]);
+    match names.iter().find(|name| !files.contains(name)) {
+        Some(missing) => Err(HubError::NoFile {
+            repository: repository.to_owned(),
+            file: missing.clone(),
+            gguf_files: gguf_files(files),
+        }),
+        None => Ok(names),
+    }
+}
+
+/// The names of all parts of a split file: `m-00001-of-00003.gguf` and two more.
+pub(crate) fn part_names(name: &str) -> Option<Vec<String>> {
+    const DIGITS: usize = 5;
+    const MOST_PARTS: u32 = 1000;
+    let number = |text: &str| -> Option<u32> {
+        let is_number = text.len() == DIGITS && text.bytes().all(|b| b.is_ascii_digit());
+        is_number.then(|| text.parse().ok()).flatten()
+    };
+    let (stem, extension) = name.rsplit_once('.')?;
+    let (stem, count) = stem.rsplit_once("-of-")?;
+    let (stem, part) = stem.rsplit_once('-')?;
+    let (part, count) = (number(part)?, number(count)?);
+    let is_split = (2..=MOST_PARTS).contains(&count) && (1..=count).contains(&part);
+    let name = |part| format!("{stem}-{part:05}-of-{count:05}.{extension}");
+    is_split.then(|| (1..=count).map(name).collect())
+}
+
+fn gguf_files(files: &[String]) -> Vec<String> {
+    files.iter().filter(|file| is_gguf(file)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(names: &str) -> Vec<String> {
+        names.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn only_what_is_read_is_wanted() {
+        let all = files(
+            ".gitattributes README.md config.json generation_config.json tokenizer.json tokenizer_config.json \
+             chat_template.jinja model.safetensors pytorch_model.bin model.gguf onnx/model.onnx \
+             original/params.json vocab.json consolidated.safetensors",
+        );
+        assert_eq!(
+            small_files("o/n", &all).unwrap(),
+            files(
+                "config.json generation_config.json tokenizer.json tokenizer_config.json chat_template.jinja"
+            )
+        );
+        assert_eq!(weight_files(None).unwrap(), ["model.safetensors"]);
+        let index =
+            br#"{"metadata": {}, "weight_map": {"a": "m-2.safetensors", "b": "m-1.safetensors",
+            "c": "m-2.safetensors"}}"#;
+        assert_eq!(
+            weight_files(Some(index)).unwrap(),
+            files("m-1.safetensors m-2.safetensors")
+        );
+        let outside = br#"{"weight_map": {"a": "../m.safetensors"}}"#;
+        assert!(
+            weight_files(Some(outside))
+                .unwrap_err()
+                .contains("../m.safetensors")
+        );
+        assert!(weight_files(Some(b"{}")).is_err());
+    }
+
+    #[test]
+    fn a_repository_that_is_no_model_says_what_it_has_instead() {
+        let told = |names: &str| small_files("o/n", &files(names)).unwrap_err().to_string();
+        assert_eq!(
+            told("config.json tokenizer.json pytorch_model.bin"),
+            "o/n has no weights as *.safetensors, so Formwork can't run it"
+        );
+        assert_eq!(
+            told("README.md n-q4.gguf n-q8.gguf"),
+            "o/n has no weights as *.safetensors; its GGUF files are n-q4.gguf, n-q8.gguf: name one, as in \
+             o/n:n-q4.gguf"
+        );
+        assert_eq!(
+            told("config.json model.safetensors"),
+            "o/n has no tokenizer.json, so Formwork can't run it"
+        );
+    }
+
+    #[test]
+    fn a_split_file_is_all_of_its_parts() {
+        let parts = files("q/m-00001-of-00002.gguf q/m-00002-of-00002.gguf");
+        assert_eq!(gguf_parts("o/n", &parts, &parts[1]).unwrap(), parts);
+        assert_eq!(
+            gguf_parts("o/n", &files("m.gguf"), "m.gguf").unwrap(),
+            ["m.gguf"]
+        );
+        let error = gguf_parts("o/n", &parts[..1], &parts[0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "o/n has no file q/m-00002-of-00002.gguf; its GGUF files are q/m-00001-of-00002.gguf: name one, as \
+             in o/n:q/m-00001-of-00002.gguf"
+        );
+        for name in [
+            "m.gguf",
+            "m-00003-of-00002.gguf",
+            "m-1-of-2.gguf",
+            "m-00001-of-99999.gguf",
+        ] {
+            assert_eq!(part_names(name), None, "{name}");
+        }
+    }
+}
