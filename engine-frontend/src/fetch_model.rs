@@ -40,9 +40,9 @@ pub fn fetch_model(args: &EngineArgs) -> Result<EngineArgs, StartupError> {
     let path = pull_model(&name).map_err(|error| match error {
         HubError::NotFound { .. } => StartupError::NotOnTheHub {
             name: name.to_string(),
-            source: error,
+            source: Box::new(error),
         },
-        error => StartupError::Hub(error),
+        error => StartupError::Hub(Box::new(error)),
     })?;
     Ok(EngineArgs {
         model: Some(path),

@@ -38,11 +38,11 @@ pub enum StartupError {
         /// The model as it was given.
         name: String,
         /// What the Hub says.
-        source: HubError,
+        source: Box<HubError>,
     },
     /// The model's files can't be downloaded.
     #[error(transparent)]
-    Hub(#[from] HubError),
+    Hub(#[from] Box<HubError>),
     /// The tokenizer can't be loaded.
     #[error("can't load the tokenizer{}", of_model(.model, .source))]
     Tokenizer {

@@ -217,6 +217,17 @@ impl Answer {
         answer
     }
 
+    fn json(body: String) -> Self {
+        let length = body.len().to_string();
+        let kind = "application/json".to_owned();
+        Self {
+            status: 200,
+            headers: vec![("Content-Length", length), ("Content-Type", kind)],
+            body: body.into_bytes(),
+            stalls: false,
+        }
+    }
+
     fn refused(status: u16, code: &str) -> Self {
         Self::new(status, vec![("X-Error-Code", code.to_owned())])
     }
@@ -248,16 +259,16 @@ fn answer(state: &mut State, cdn: &str, seen: &Seen) -> Answer {
              \"private\": false, \"tags\": [], \"downloads\": 0, \"likes\": 0, \"siblings\": [{}]}}",
             siblings.join(", ")
         );
-        let length = body.len().to_string();
-        let headers = vec![
-            ("Content-Length", length),
-            ("Content-Type", "application/json".to_owned()),
-        ];
-        return Answer {
-            status: 200,
-            headers,
-            body: body.into_bytes(),
-            stalls: false,
+        return Answer::json(body);
+    }
+    // Newer versions of `huggingface_hub` ask for this one.
+    if let Some((repository, _)) = path
+        .strip_prefix("api/models/")
+        .and_then(|path| path.split_once("/tree/"))
+    {
+        return match readable(state, repository, seen) {
+            Ok(found) => Answer::json(tree(found)),
+            Err(refused) => refused,
         };
     }
     let Some((repository, rest)) = path.split_once("/resolve/") else {
@@ -286,6 +297,23 @@ fn answer(state: &mut State, cdn: &str, seen: &Seen) -> Answer {
         headers.push(("Location", format!("/content/{repository}/{file}")));
         Answer::new(307, headers)
     }
+}
+
+/// A repository's files with their sizes and checksums, as JSON.
+fn tree(repository: &Repository) -> String {
+    let entries = repository.files.iter().map(|(name, content)| {
+        let (size, etag) = (content.len(), etag(name, content));
+        let lfs = match is_lfs(name) {
+            true => {
+                format!(", \"lfs\": {{\"oid\": {etag:?}, \"size\": {size}, \"pointerSize\": 130}}")
+            }
+            false => String::new(),
+        };
+        format!(
+            "{{\"type\": \"file\", \"path\": {name:?}, \"size\": {size}, \"oid\": {etag:?}{lfs}}}"
+        )
+    });
+    format!("[{}]", entries.collect::<Vec<_>>().join(", "))
 }
 
 fn readable<'a>(state: &'a State, repository: &str, seen: &Seen) -> Result<&'a Repository, Answer> {

@@ -112,7 +112,7 @@ mod tests {
         ];
         assert_eq!(
             table(&models),
-            "NAME      REVISION                  SIZE  PATH\n\
+            "NAME      REVISION                 SIZE  PATH\n\
              o/n       main, v1 (01234567)  1.00 GiB  /c\n\
              org/name  01234567                  5 B  /c\n"
         );
