@@ -376,8 +376,14 @@ fn of_chat() -> Vec<(&'static str, Value, Gets)> {
         ("modalities", json!(["text"]), Answer(any)),
         ("modalities", json!(["audio"]), Refusal("modalities")),
         ("audio", json!({}), Refusal("audio")),
-        ("functions", json!([]), Refusal("functions")),
-        ("function_call", json!("auto"), Refusal("function_call")),
+        ("functions", json!([]), Answer(any)),
+        ("functions", json!([{"name": "f"}]), Refusal("functions")),
+        ("function_call", json!("auto"), Answer(any)),
+        (
+            "function_call",
+            json!({"name": "f"}),
+            Refusal("function_call"),
+        ),
         ("prediction", json!({}), Answer(any)),
         (
             "web_search_options",
