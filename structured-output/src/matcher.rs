@@ -463,7 +463,7 @@ impl GrammarMatcher {
             .run(&self.allowance, |automaton, fuel| {
                 let mut own = fuel.part(max_steps);
                 let granted = own.left();
-                let fewest = automaton.fewest_tokens_of_all(state, search, limit, &mut own);
+                let fewest = automaton.fewest_tokens_by(state, search, limit, &mut own);
                 fuel.burn(granted - own.left())?;
                 within_search(fewest, granted, max_steps)
             })

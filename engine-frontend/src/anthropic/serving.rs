@@ -112,25 +112,20 @@ impl<'a> AnthropicServingMessages<'a> {
         context: &RequestContext,
     ) -> Result<(), ServingError> {
         let words = &request.words;
-        let skipped = self.0.skip_tools(&mut request.chat, context).await;
-        let mut skipped = skipped.map_err(|error| words.of_serving_error(error))?;
-        skipped.rename(|field| words.of_field(field));
-        request.chat.common.warnings.extend(skipped);
-        Ok(())
+        self.0
+            .skip_tools_in_words(&mut request.chat, words, context)
+            .await
     }
 
     /// Adds warnings about parts of a request that the chat template doesn't read.
     pub fn warn_of_unread(&self, request: &mut AnthropicMessagesRequest) {
-        let mut warnings = std::mem::take(&mut request.chat.common.warnings);
-        self.0.warn_of_unread(&mut request.chat);
-        let unread = &mut request.chat.common.warnings;
+        let mut unread = self.0.unread(&request.chat);
         let place = |field: &str| {
             let index = field.strip_prefix("messages[")?.split_once(']')?.0;
             request.places.get(index.parse::<usize>().ok()?).cloned()
         };
         unread.rename(|field| place(field).unwrap_or_else(|| request.words.of_field(field)));
-        warnings.extend(std::mem::take(unread));
-        *unread = warnings;
+        request.chat.common.warnings.extend(unread);
     }
 
     /// The engine's request, with this API's names of the fields, and where calls begin in its answer.

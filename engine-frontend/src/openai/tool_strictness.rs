@@ -14,6 +14,7 @@ use structured_output::CancelFlag;
 use super::chat::ChatCompletionRequest;
 use super::error::ServingError;
 use super::fields::Fields;
+use super::own_words::OwnWords;
 use super::serving::{OpenAIServing, RequestContext};
 use super::tool_choice::ToolChoice;
 use super::tools::{self, name_of};
@@ -90,6 +91,23 @@ impl OpenAIServing {
             Some(error) => choose_among_the_rest(request, error).map(|()| warnings),
             None => Ok(warnings),
         }
+    }
+
+    /// The same for the request of another API, in its words. The warnings are the request's.
+    ///
+    /// # Errors
+    /// As [`skip_tools`](Self::skip_tools).
+    pub(crate) async fn skip_tools_in_words(
+        &self,
+        request: &mut ChatCompletionRequest,
+        words: &OwnWords,
+        context: &RequestContext,
+    ) -> Result<(), ServingError> {
+        let skipped = self.skip_tools(request, context).await;
+        let mut skipped = skipped.map_err(|error| words.of_serving_error(error))?;
+        skipped.rename(|field| words.of_field(field));
+        request.common.warnings.extend(skipped);
+        Ok(())
     }
 
     /// Checks a tool as far as that can be done here.

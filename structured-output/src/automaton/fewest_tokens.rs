@@ -21,7 +21,7 @@ pub enum TextSearch {
 impl TokenAutomaton {
     /// The tokens of a text of few tokens from a state that can be completed, the stop token included, if these
     /// are at most `limit`. `None` where there is no such text.
-    pub(crate) fn fewest_tokens_of_all(
+    pub(crate) fn fewest_tokens_by(
         &mut self,
         start: GrammarState,
         search: TextSearch,
@@ -39,7 +39,7 @@ impl TokenAutomaton {
         Ok(tokens.map(|tokens| tokens.saturating_add(1)))
     }
 
-    /// The tokens that begin the texts of [`fewest_tokens_of_all`](Self::fewest_tokens_of_all), and their number;
+    /// The tokens that begin the texts of [`fewest_tokens_by`](Self::fewest_tokens_by), and their number;
     /// no tokens where the text may end.
     pub(crate) fn tokens_toward_fewest(
         &mut self,
@@ -48,31 +48,25 @@ impl TokenAutomaton {
         limit: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<(u32, Vec<u32>)>, OutOfFuel> {
-        let Some(tokens) = self.fewest_tokens_of_all(start, search, limit, fuel)? else {
+        let Some(tokens) = self.fewest_tokens_by(start, search, limit, fuel)? else {
             return Ok(None);
         };
         // Without the stop token and the next one.
         let Some(tokens_after) = tokens.checked_sub(2) else {
             return Ok(Some((tokens, Vec::new())));
         };
-        let greedy = match search {
-            TextSearch::All => None,
-            TextSearch::Greedy => self.with_fewest_bytes_left(start, fuel)?,
-        };
+        if search == TextSearch::Greedy {
+            let nearest = self.with_fewest_bytes_left(start, fuel)?;
+            return Ok(nearest.map(|(_, tokens_toward)| (tokens, tokens_toward)));
+        }
         let mut tokens_toward = Vec::new();
         self.walk_tokens(start, false, fuel, |automaton, tokens, reached, fuel| {
             let Some(&token) = tokens.first() else {
                 return Ok(());
             };
-            let next = automaton.after_whole(reached, token, fuel)?;
-            let is_nearer = match (greedy, next) {
-                (Some(state), next) => next == state,
-                (None, GrammarState::Machine(next)) => {
-                    automaton.token_distance.get(&next) == Some(&tokens_after)
-                }
-                (None, GrammarState::Parser(_)) => false,
-            };
-            if is_nearer {
+            if let GrammarState::Machine(next) = automaton.after_whole(reached, token, fuel)?
+                && automaton.token_distance.get(&next) == Some(&tokens_after)
+            {
                 tokens_toward.extend_from_slice(tokens);
             }
             Ok(())
@@ -105,7 +99,7 @@ impl TokenAutomaton {
             }
             way.push(at);
             match self.with_fewest_bytes_left(at, fuel)? {
-                Some(next) => at = next,
+                Some((next, _)) => at = next,
                 None => break None,
             }
         };
@@ -117,14 +111,16 @@ impl TokenAutomaton {
         Ok(tokens.filter(|tokens| tokens.saturating_add(1) <= limit))
     }
 
-    /// The state after a token that leaves the fewest bytes; of several the one that the walk reaches first.
+    /// The state after a token that leaves the fewest bytes, of several the one that the walk reaches first; and all
+    /// tokens that lead to it.
     fn with_fewest_bytes_left(
         &mut self,
         at: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<Option<GrammarState>, OutOfFuel> {
+    ) -> Result<Option<(GrammarState, Vec<u32>)>, OutOfFuel> {
         let mut seen = HashSet::new();
-        let mut nearest: Option<(u32, GrammarState)> = None;
+        let mut fewest = u32::MAX;
+        let mut nearest: Option<(GrammarState, Vec<u32>)> = None;
         self.walk_tokens(at, false, fuel, |automaton, tokens, reached, fuel| {
             let Some(&token) = tokens.first() else {
                 return Ok(());
@@ -132,13 +128,19 @@ impl TokenAutomaton {
             let next = automaton.after_whole(reached, token, fuel)?;
             if seen.insert(next) {
                 let bytes = automaton.bytes_to_end(next, fuel)?;
-                if nearest.is_none_or(|(fewest, _)| bytes < fewest) {
-                    nearest = Some((bytes, next));
+                if nearest.is_none() || bytes < fewest {
+                    fewest = bytes;
+                    nearest = Some((next, Vec::new()));
                 }
+            }
+            if let Some((state, toward)) = &mut nearest
+                && *state == next
+            {
+                toward.extend_from_slice(tokens);
             }
             Ok(())
         })?;
-        Ok(nearest.map(|(_, state)| state))
+        Ok(nearest)
     }
 
     /// Tokens from a state to the nearest end, if these are at most `limit` with a stop token: a search level by

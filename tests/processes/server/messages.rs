@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::client::{Answer, start};
-use super::support::{Server, chat, eventually};
+use super::support::{Server, chat, events, eventually};
 
 const PATH: &str = "/v1/messages";
 const COUNT: &str = "/v1/messages/count_tokens";
@@ -24,19 +24,6 @@ fn weather_tool() -> Value {
             "additionalProperties": false,
         },
     })
-}
-
-/// The events of a stream, each under its own name.
-fn events(answer: &Answer) -> Vec<Value> {
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let events = answer.body.split("\n\n").filter(|event| !event.is_empty());
-    let events = events.map(|event| {
-        let (name, data) = event.split_once('\n').unwrap();
-        let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
-        assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
-        data
-    });
-    events.collect()
 }
 
 /// The error that an answer is, checked for its shape: its kind and message.

@@ -3,20 +3,13 @@
 use serde_json::{Value, json};
 
 use super::client::Answer;
-use super::support::Server;
+use super::support::{Server, events};
 
 const PATH: &str = "/v1/responses";
 
-/// The events of a stream, each under its own name.
-fn events(answer: &Answer) -> Vec<Value> {
-    let events = answer.body.split("\n\n").filter(|event| !event.is_empty());
-    let events = events.map(|event| {
-        let (name, data) = event.split_once('\n').unwrap();
-        let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
-        assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
-        data
-    });
-    let events: Vec<Value> = events.collect();
+/// The events of a stream, whose numbers go up by one.
+fn numbered_events(answer: &Answer) -> Vec<Value> {
+    let events = events(answer);
     for (i, event) in events.iter().enumerate() {
         assert_eq!(event["sequence_number"], i, "{event}");
     }
@@ -35,7 +28,7 @@ fn a_stream_ends_with_the_whole_answer() {
     assert_eq!(whole["id"], "resp_mine");
     assert_eq!(whole["object"], "response");
     body["stream"] = json!(true);
-    let events = events(&server.post(PATH, &body));
+    let events = numbered_events(&server.post(PATH, &body));
     let last = &events.last().unwrap()["response"];
     for field in ["id", "status", "output", "usage", "incomplete_details"] {
         assert_eq!(last[field], whole[field], "{field}");

@@ -211,3 +211,16 @@ pub(crate) fn terminal() -> (File, OwnedFd) {
     // SAFETY: both were just opened, and nobody else has them.
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
+
+/// The events of a stream, each under its own name.
+pub(crate) fn events(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let events = answer.body.split("\n\n").filter(|event| !event.is_empty());
+    let events = events.map(|event| {
+        let (name, data) = event.split_once('\n').unwrap();
+        let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
+        data
+    });
+    events.collect()
+}

@@ -94,26 +94,19 @@ impl OpenAIServing {
         request: &mut ResponsesRequest,
         context: &RequestContext,
     ) -> Result<(), ServingError> {
-        let words = &request.words;
-        let skipped = self.skip_tools(&mut request.chat, context).await;
-        let mut skipped = skipped.map_err(|error| words.of_serving_error(error))?;
-        skipped.rename(|field| words.of_field(field));
-        request.chat.common.warnings.extend(skipped);
-        Ok(())
+        self.skip_tools_in_words(&mut request.chat, &request.words, context)
+            .await
     }
 
     /// Adds warnings about parts of a request that the chat template doesn't read.
     pub fn warn_of_unread_input(&self, request: &mut ResponsesRequest) {
-        let mut warnings = std::mem::take(&mut request.chat.common.warnings);
-        self.warn_of_unread(&mut request.chat);
-        let unread = &mut request.chat.common.warnings;
+        let mut unread = self.unread(&request.chat);
         unread.rename(|field| match field.starts_with("messages[") {
             // Which item a message was is not kept.
             true => "input".to_owned(),
             false => request.words.of_field(field),
         });
-        warnings.extend(std::mem::take(unread));
-        *unread = warnings;
+        request.chat.common.warnings.extend(unread);
     }
 
     /// The engine's request, with this API's names of the fields, and where calls begin in its answer.

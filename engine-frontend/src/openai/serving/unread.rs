@@ -4,6 +4,7 @@ use serde_json::Value;
 use tokenizer::{ChatTemplate, mentions_name};
 
 use super::OpenAIServing;
+use crate::openai::Warnings;
 use crate::openai::chat::{ChatCompletionRequest, is_nothing};
 use crate::openai::reasoning_effort::{self, REASONING_EFFORT, THINKING_SWITCHES};
 
@@ -48,12 +49,19 @@ impl Template<'_> {
 impl OpenAIServing {
     /// Adds warnings about parts of a request that its chat template doesn't read.
     pub fn warn_of_unread(&self, request: &mut ChatCompletionRequest) {
+        let unread = self.unread(request);
+        request.common.warnings.extend(unread);
+    }
+
+    /// The same warnings, for the request of another API to give them its own names.
+    pub(crate) fn unread(&self, request: &ChatCompletionRequest) -> Warnings {
+        let mut warnings = Warnings::default();
         let template = match &request.chat_template {
             Some(source) => Template::OfRequest(source),
             None => match self.chat_template(request.tools.is_some()) {
                 Some(template) => Template::OfModel(template),
                 // The request will be refused.
-                None => return,
+                None => return warnings,
             },
         };
         let mut unread = Vec::new();
@@ -86,8 +94,9 @@ impl OpenAIServing {
             unread.push((REASONING_EFFORT.to_owned(), message));
         }
         for (field, message) in unread {
-            request.common.warnings.push(&field, &message);
+            warnings.push(&field, &message);
         }
+        warnings
     }
 }
 
