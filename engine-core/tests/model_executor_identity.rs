@@ -7,7 +7,7 @@ mod random_checkpoint;
 
 use std::path::Path;
 
-use engine_core::model_executor::{ForwardInput, LOGITS_PER_MAXIMUM};
+use engine_core::model_executor::{Bitmask, ForwardInput, LOGITS_PER_MAXIMUM};
 use model_runner::{Runner, Sequence, WeightOptions, bits};
 use protocol::{BackendKind, Dtype, KvCacheDtype, Quantization};
 use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
@@ -300,7 +300,7 @@ fn the_largest_logits_are_those_of_the_rows() {
                 logits_indices: &[2, 5, 6, 19],
             };
             let masks = [[1 << 5 | 1 << 20, 0, 3, 0, 0, 0, 1 << 9], [0; 7]];
-            let [some, none] = masks.each_ref().map(|mask| Some(mask.as_slice()));
+            let [some, none] = masks.each_ref().map(|mask| Some(mask.as_slice().into()));
             // One after the other, scattered, backwards, twice the same, and none.
             for rows in [
                 &[0, 1, 2, 3][..],
@@ -311,7 +311,8 @@ fn the_largest_logits_are_those_of_the_rows() {
                 &[0, 0, 2],
                 &[],
             ] {
-                let bitmasks: Vec<Option<&[u32]>> = [None, some, none, None][..rows.len()].to_vec();
+                let bitmasks: Vec<Option<Bitmask<'_>>> =
+                    [None, some, none, None][..rows.len()].to_vec();
                 runner.model.forward(&input).unwrap();
                 let mut logits = vec![0.0; rows.len() * 203];
                 let model = &mut runner.model;
@@ -322,7 +323,7 @@ fn the_largest_logits_are_those_of_the_rows() {
                 for num_tokens in [203, 100] {
                     let expected = logits.chunks(203).zip(&bitmasks).map(|(logits, mask)| {
                         let is_allowed = |id: &usize| {
-                            mask.is_none_or(|words| words[id / 32] >> (id % 32) & 1 == 1)
+                            mask.is_none_or(|mask| mask.words[id / 32] >> (id % 32) & 1 == 1)
                         };
                         let ids = (0..num_tokens).filter(is_allowed);
                         let larger = |a: usize, b: usize| if logits[b] > logits[a] { b } else { a };
@@ -341,7 +342,7 @@ fn the_largest_logits_are_those_of_the_rows() {
             }
             let mut found = Vec::new();
             if has_way {
-                let short = [Some([0; 6].as_slice())];
+                let short = [Some([0; 6].as_slice().into())];
                 for (rows, bitmasks, field) in [(&[4], &[None], "rows"), (&[0], &short, "bitmasks")]
                 {
                     let error = (runner.model)

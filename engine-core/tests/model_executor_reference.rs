@@ -1,4 +1,4 @@
-//! Both backends against what transformers computes: on the shared checkpoints, and on the smaller
+//! All backends against what transformers computes: on the shared checkpoints, and on the smaller
 //! ones of `tiny_models`, which have what those lack.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -94,7 +94,11 @@ fn read(folder: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap()
 }
 
-const BACKENDS: [BackendKind; 2] = [BackendKind::Cpu, BackendKind::Candle];
+const BACKENDS: [BackendKind; 3] = [
+    BackendKind::Cpu,
+    BackendKind::Candle,
+    BackendKind::CudaSimulator,
+];
 
 fn check_shared(family: &str) {
     let Some(folder) = shared(&format!("checkpoints/{family}")) else {

@@ -4,6 +4,7 @@ mod flag_names;
 mod human_readable;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::{ArgAction, Args, ValueEnum};
 use protocol::{
@@ -25,11 +26,13 @@ pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
 
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
-const DECIDED_BY_THE_CORE: [&str; 27] = [
+const DECIDED_BY_THE_CORE: [&str; 29] = [
     "dtype",
     "quantization",
     "no_weight_cache",
+    "device",
     "backend",
+    "gpu_memory_utilization",
     "max_model_len",
     "max_num_seqs",
     "max_num_batched_tokens",
@@ -75,9 +78,21 @@ pub struct EngineArgs {
     /// Quantize the weights at each start, rather than keep them in a file beside the model
     #[arg(long)]
     pub no_weight_cache: bool,
-    /// What executes the model
+    /// Where the model runs: cpu, cuda (experimental: a GPU of NVIDIA's), or cuda:N for the GPU of
+    /// that number
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        default_value = "cpu",
+        conflicts_with = "backend"
+    )]
+    pub device: DeviceArg,
+    /// What executes the model on the processor
     #[arg(long, value_enum, default_value_t = BackendArg::Cpu)]
     pub backend: BackendArg,
+    /// Share of the GPU's memory that the engine may take, weights included
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = gpu_memory_utilization)]
+    pub gpu_memory_utilization: f64,
     /// Longest sequence, prompt and output together; what the model was made for where absent
     #[arg(long, value_name = "TOKENS", value_parser = human_readable_int(1_u32..))]
     pub max_model_len: Option<u32>,
@@ -196,7 +211,9 @@ impl Default for EngineArgs {
             dtype: DtypeArg::Auto,
             quantization: QuantizationArg::None,
             no_weight_cache: false,
+            device: DeviceArg::Cpu,
             backend: BackendArg::Cpu,
+            gpu_memory_utilization: 0.9,
             max_model_len: None,
             max_num_seqs: None,
             max_num_batched_tokens: 2048,
@@ -305,9 +322,11 @@ impl EngineArgs {
                     QuantizationArg::Q4_0 => Quantization::Q4_0,
                 },
                 weight_cache: !self.no_weight_cache,
-                backend: match self.backend {
-                    BackendArg::Cpu => BackendKind::Cpu,
-                    BackendArg::Candle => BackendKind::Candle,
+                backend: match (self.device, self.backend) {
+                    (DeviceArg::Cuda(ordinal), _) => BackendKind::Cuda(ordinal),
+                    (DeviceArg::CudaSimulator, _) => BackendKind::CudaSimulator,
+                    (DeviceArg::Cpu, BackendArg::Cpu) => BackendKind::Cpu,
+                    (DeviceArg::Cpu, BackendArg::Candle) => BackendKind::Candle,
                 },
                 max_model_len: self.max_model_len,
                 num_threads: self.threads,
@@ -324,6 +343,7 @@ impl EngineArgs {
                 block_size: self.block_size,
                 num_blocks_override: self.num_blocks_override,
                 kv_cache_memory_bytes: self.kv_cache_memory_bytes,
+                gpu_memory_utilization: self.gpu_memory_utilization,
                 cache_dtype: match self.kv_cache_dtype {
                     KvCacheDtypeArg::Auto => KvCacheDtype::Auto,
                     KvCacheDtypeArg::Bf16 => KvCacheDtype::Bf16,
@@ -427,6 +447,12 @@ fn watermark(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "must be at least 0 and less than 1".to_owned())
 }
 
+/// Reads `--gpu-memory-utilization`.
+fn gpu_memory_utilization(text: &str) -> Result<f64, String> {
+    number_in(text, |share| share > 0.0 && share <= 1.0)
+        .ok_or_else(|| "must be more than 0 and at most 1".to_owned())
+}
+
 /// The number in `text`, if it is one that will do. NaN is in no range.
 fn number_in(text: &str, will_do: impl FnOnce(f64) -> bool) -> Option<f64> {
     let number: f64 = text.parse().ok()?;
@@ -466,6 +492,34 @@ pub enum QuantizationArg {
     /// 4 bits per weight; embedding and LM head have 8
     #[value(name = "q4_0")]
     Q4_0,
+}
+
+/// `--device`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceArg {
+    /// The processor.
+    Cpu,
+    /// The CUDA device of this number.
+    Cuda(u32),
+    /// The simulator that tests of the CUDA kernels run on.
+    CudaSimulator,
+}
+
+impl FromStr for DeviceArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("cuda:")) {
+            ("cpu", _) => Ok(Self::Cpu),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            ("cuda-simulator", _) => Ok(Self::CudaSimulator),
+            (_, Some(ordinal)) => ordinal
+                .parse()
+                .map(Self::Cuda)
+                .map_err(|_| "a GPU is named cuda:N, such as cuda:0".to_owned()),
+            (_, None) => Err("must be cpu, cuda or cuda:N".to_owned()),
+        }
+    }
 }
 
 /// `--backend`.

@@ -67,7 +67,7 @@ mod unique_json;
 
 pub use answer_budget::AnswerBudget;
 pub use arg_utils::{
-    BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
+    BackendArg, DeviceArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
     human_readable_int, with_flag_names,
 };
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};

@@ -119,13 +119,17 @@ impl Quantization {
 
 /// What executes the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum BackendKind {
-    /// Formwork's own kernels.
+    /// Formwork's own kernels on the processor.
     #[default]
     Cpu,
-    /// candle tensors: the reference, and the way to other devices.
+    /// candle tensors: the reference.
     Candle,
+    /// Formwork's own kernels on the CUDA device of this number.
+    Cuda(u32),
+    /// The CUDA kernels on a simulator of threads and warps: slow, and only in builds for tests.
+    CudaSimulator,
 }
 
 /// Number format of keys and values.
@@ -149,8 +153,10 @@ pub struct CacheConfig {
     pub block_size: u32,
     /// Blocks, block 0 (the null block) included; `None` is as many as `kv_cache_memory_bytes` hold.
     pub num_blocks_override: Option<u32>,
-    /// Memory for keys and values in bytes; `None` is chosen from the machine's free memory.
+    /// Memory for keys and values in bytes; `None` is chosen from the free memory.
     pub kv_cache_memory_bytes: Option<u64>,
+    /// Share of a GPU's memory that the core may take, `0..=1`; of no meaning on the processor.
+    pub gpu_memory_utilization: f64,
     /// Number format of keys and values.
     pub cache_dtype: KvCacheDtype,
     /// Whether requests share the blocks of equal prefixes.
@@ -163,6 +169,7 @@ impl Default for CacheConfig {
             block_size: 16,
             num_blocks_override: None,
             kv_cache_memory_bytes: None,
+            gpu_memory_utilization: 0.9,
             cache_dtype: KvCacheDtype::Auto,
             enable_prefix_caching: true,
         }

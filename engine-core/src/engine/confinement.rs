@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use protocol::{ModelConfig, ModelSource};
+use protocol::{BackendKind, ModelConfig, ModelSource};
 use sandbox::{Access, FileRules, SystemCalls, Tcp, confine_files, deny_system_calls};
 
 /// Whether, and for which life, the process confines itself.
@@ -29,10 +29,8 @@ impl Confine {
             );
             return;
         }
-        if cfg!(feature = "cuda") {
-            tracing::warn!(
-                "the engine core is not confined: this build uses CUDA, whose driver needs more"
-            );
+        if matches!(config.backend, BackendKind::Cuda(_)) {
+            tracing::warn!("the engine core is not confined: the driver of CUDA needs more");
             return;
         }
         let files = confine_files(&self.file_rules(config), &Tcp::None);
@@ -52,10 +50,10 @@ impl Confine {
     }
 
     /// Takes from the process what only loading needed.
-    pub fn after_loading(&self) {
+    pub fn after_loading(&self, config: &ModelConfig) {
         let calls: &[_] = match self {
             Self::No => return,
-            _ if cfg!(feature = "cuda") => return,
+            _ if matches!(config.backend, BackendKind::Cuda(_)) => return,
             Self::Connected => &[
                 SystemCalls::Sockets,
                 SystemCalls::FileChanges,

@@ -101,7 +101,7 @@ pub fn run_connected(address: &Path, confine: &Confine) -> Result<(), ServeError
         let _ = writer.write(&EngineCoreStartupMessage::LoadProgress(progress));
     });
     let started = loaded.and_then(|loaded| {
-        confine.after_loading();
+        confine.after_loading(&config.model_config);
         Server::start(loaded)
     });
     let (mut process, server) = match started {
@@ -179,7 +179,7 @@ pub fn run_listening(
             log_progress(&progress);
         }
     })?;
-    confine.after_loading();
+    confine.after_loading(&config.model_config);
     let (mut process, server) = Server::start(loaded)?;
     server.handle_signals(config.shutdown_timeout_seconds, OnInterrupt::End)?;
     tracing::info!(address = %address.display(), "ready");

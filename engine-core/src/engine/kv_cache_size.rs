@@ -4,9 +4,36 @@ use protocol::CacheConfig;
 
 use crate::engine::memory::available_memory_bytes;
 
-/// Share of the memory that is free after loading which the KV cache may take by default. It is
+/// Share of the host's memory that is free after loading which the KV cache may take by default. It is
 /// touched block by block as requests need it, so an idle engine doesn't use it.
 const DEFAULT_MEMORY_SHARE: f64 = 0.5;
+
+/// What the KV cache may be made of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct CacheMemory {
+    /// Bytes that are free.
+    pub(crate) available: u64,
+    /// What of it may be taken unasked.
+    pub(crate) default_share: f64,
+}
+
+impl CacheMemory {
+    /// The host's, of which others need some too.
+    pub(crate) fn of_host() -> Self {
+        Self {
+            available: available_memory_bytes().unwrap_or(FALLBACK_BYTES),
+            default_share: DEFAULT_MEMORY_SHARE,
+        }
+    }
+
+    /// Bytes of a device that are the core's.
+    pub(crate) fn of_device(available: u64) -> Self {
+        Self {
+            available,
+            default_share: 1.0,
+        }
+    }
+}
 
 /// What the block pool keeps of a block beside its keys and values, at most.
 const BOOKKEEPING_BYTES: u64 = 128;
@@ -88,7 +115,7 @@ pub enum KvCacheSizeError {
 }
 
 /// Chooses the number of blocks: `num_blocks_override`, else what `kv_cache_memory_bytes` hold, else
-/// what `max_num_seqs` sequences of full length need, up to half of the free memory.
+/// what `max_num_seqs` sequences of full length need, up to the memory's share.
 ///
 /// A `max_model_len` that was asked for is kept or refused; the model's own is lowered to what
 /// the cache holds.
@@ -98,25 +125,11 @@ pub(crate) fn size_kv_cache(
     model_len: usize,
     max_num_seqs: u32,
     bytes_per_block: usize,
+    memory: CacheMemory,
 ) -> Result<KvCacheSize, KvCacheSizeError> {
-    size_with_memory(
-        config,
-        asked_len,
-        u32::try_from(model_len).unwrap_or(u32::MAX),
-        max_num_seqs,
-        bytes_per_block.max(1) as u64,
-        || available_memory_bytes().unwrap_or(FALLBACK_BYTES),
-    )
-}
-
-fn size_with_memory(
-    config: &CacheConfig,
-    asked_len: Option<u32>,
-    model_len: u32,
-    max_num_seqs: u32,
-    bytes_per_block: u64,
-    available_memory: impl Fn() -> u64,
-) -> Result<KvCacheSize, KvCacheSizeError> {
+    let model_len = u32::try_from(model_len).unwrap_or(u32::MAX);
+    let bytes_per_block = bytes_per_block.max(1) as u64;
+    let available = memory.available;
     let block_size = config.block_size;
     if block_size == 0 {
         return Err(KvCacheSizeError::BlockSize);
@@ -136,12 +149,11 @@ fn size_with_memory(
         (Some(num_blocks), _) => u64::from(num_blocks),
         (None, Some(bytes)) => bytes / bytes_per_block,
         (None, None) => {
-            let affordable = available_memory() as f64 * DEFAULT_MEMORY_SHARE;
+            let affordable = available as f64 * memory.default_share;
             let useful = (blocks_for(wanted_len) - 1) * u64::from(max_num_seqs.max(1)) + 1;
             useful.min(affordable as u64 / (bytes_per_block + BOOKKEEPING_BYTES))
         }
     };
-    let available = available_memory();
     let most = (available / bytes_per_block.saturating_add(BOOKKEEPING_BYTES)).min(MAX_BLOCKS);
     let fits = u32::try_from(num_blocks)
         .ok()
@@ -194,7 +206,18 @@ mod tests {
         asked_len: Option<u32>,
         memory: u64,
     ) -> Result<KvCacheSize, KvCacheSizeError> {
-        size_with_memory(&config, asked_len, MODEL_LEN, 4, 100, || memory)
+        let memory = CacheMemory {
+            available: memory,
+            default_share: DEFAULT_MEMORY_SHARE,
+        };
+        size_kv_cache(&config, asked_len, MODEL_LEN as usize, 4, 100, memory)
+    }
+
+    #[test]
+    fn a_device_gives_all_that_is_the_cores() {
+        let memory = CacheMemory::of_device(11 * (100 + BOOKKEEPING_BYTES));
+        let found = size_kv_cache(&CacheConfig::default(), None, 1000, 4, 100, memory);
+        assert_eq!(found.unwrap().num_blocks, 11);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::core::sched::{EngineClock, Scheduler, SchedulerError};
 use crate::core::spec_decode::{NgramProposer, SpeculativeConfigError};
 use crate::engine::core::EngineCoreError;
 use crate::engine::heartbeat::Heartbeat;
-use crate::engine::kv_cache_size::{KvCacheSize, KvCacheSizeError, size_kv_cache};
+use crate::engine::kv_cache_size::{CacheMemory, KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
     self, ComputePool, KvCacheFormat, LoadOptions, LoadedModel, ModelDtype, ModelError,
     ModelLimits, PoolError, WEIGHT_CACHE_BYTES, load_model,
@@ -186,6 +186,13 @@ pub fn load_engine_core(
         model.config().max_position_embeddings,
         scheduler_config.max_num_seqs,
         model.kv_cache_bytes_per_block(block_size.max(1)),
+        match model.device_memory_for_cache(
+            cache_config.gpu_memory_utilization,
+            scheduler_config.max_num_batched_tokens as usize,
+        )? {
+            Some(bytes) => CacheMemory::of_device(bytes),
+            None => CacheMemory::of_host(),
+        },
     )?;
     let model_len = model.config().max_position_embeddings;
     if model_config.max_model_len.is_none() && (max_model_len as usize) < model_len {

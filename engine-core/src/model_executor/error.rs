@@ -124,6 +124,9 @@ pub enum ModelError {
     /// A compute thread failed.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// A GPU can't be used, or an operation on it failed.
+    #[error(transparent)]
+    Device(cuda_device::DeviceError),
     /// A tensor operation of candle failed.
     #[error("candle: {0}")]
     Candle(#[from] candle_core::Error),

@@ -58,6 +58,26 @@ pub struct ForwardInput<'a> {
     pub logits_indices: &'a [u32],
 }
 
+/// A grammar's mask in words: bit `t % 32` of word `t / 32` is token `t`, 1 for allowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Bitmask<'a> {
+    /// `[ceil(num_tokens / 32)]`
+    pub words: &'a [u32],
+    /// What no other words of this process have or will have, where they are kept: a device knows by it
+    /// that it has them already.
+    pub number: Option<u64>,
+}
+
+impl<'a> From<&'a [u32]> for Bitmask<'a> {
+    /// Words that are made for one step.
+    fn from(words: &'a [u32]) -> Self {
+        Self {
+            words,
+            number: None,
+        }
+    }
+}
+
 /// What the runner sees of any model on any backend.
 pub trait CausalLm: Send {
     /// Runs the layers over a batch. Ends at the normed hidden states of `logits_indices`, which
@@ -85,7 +105,7 @@ pub trait CausalLm: Send {
     fn compute_logits_of(
         &mut self,
         rows: &[usize],
-        bitmasks: &[Option<&[u32]>],
+        bitmasks: &[Option<Bitmask<'_>>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         let _ = bitmasks;
@@ -106,7 +126,7 @@ pub trait CausalLm: Send {
     fn compute_argmax(
         &mut self,
         _rows: &[usize],
-        _bitmasks: &[Option<&[u32]>],
+        _bitmasks: &[Option<Bitmask<'_>>],
         _num_tokens: usize,
         _token_ids: &mut Vec<Option<u32>>,
     ) -> Result<bool, ModelError> {
@@ -162,6 +182,15 @@ pub struct LoadOptions {
     pub backend: BackendKind,
     /// Raised by one at every layer of every step.
     pub heartbeat: Arc<AtomicU64>,
+}
+
+/// Memory of a device that isn't the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeviceMemory {
+    /// Bytes that nobody has taken.
+    pub(crate) free_bytes: u64,
+    /// Bytes in all.
+    pub(crate) total_bytes: u64,
 }
 
 /// How far loading is.
@@ -284,6 +313,26 @@ impl LoadedModel {
     /// Bytes of keys and values that one block takes over all layers.
     pub fn kv_cache_bytes_per_block(&self, block_size: usize) -> usize {
         self.weights.kv_cache_bytes_per_block(block_size)
+    }
+
+    /// Bytes of the model's device that the KV cache may take, where the model isn't in the host's memory:
+    /// what `utilization` of the device leaves beside what is taken and what steps of
+    /// `max_num_batched_tokens` tokens need.
+    ///
+    /// # Errors
+    /// [`ModelError::Device`] where the device doesn't answer.
+    pub fn device_memory_for_cache(
+        &self,
+        utilization: f64,
+        max_num_batched_tokens: usize,
+    ) -> Result<Option<u64>, ModelError> {
+        let Some(memory) = self.weights.device_memory()? else {
+            return Ok(None);
+        };
+        let allowed = (memory.total_bytes as f64 * utilization) as u64;
+        let taken = memory.total_bytes.saturating_sub(memory.free_bytes);
+        let step = self.weights.step_bytes(max_num_batched_tokens);
+        Ok(Some(allowed.saturating_sub(taken).saturating_sub(step)))
     }
 
     /// Allocates the KV cache and every buffer of a step. No step allocates afterwards (on the

@@ -192,6 +192,11 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         Ok(vector)
     }
 
+    /// A layer's experts of their matrices, ascending.
+    pub(crate) fn join_experts(&self, experts: Vec<B::Matrix>) -> Result<B::Experts, ModelError> {
+        self.backend.join_experts(experts)
+    }
+
     /// The embedding or the LM head, named without `.weight`.
     pub(crate) fn vocabulary(
         &mut self,

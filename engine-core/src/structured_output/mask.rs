@@ -90,6 +90,14 @@ impl TokenMask {
         }
     }
 
+    /// What no other words of this process have or will have, where the grammar engine keeps them.
+    pub(crate) fn number(&self) -> Option<u64> {
+        match self {
+            Self::Grammar(mask) => mask.number(),
+            _ => None,
+        }
+    }
+
     /// The mask as the sampler takes it.
     pub(crate) fn as_row_mask(&self) -> RowMask<'_> {
         match self {

@@ -4,7 +4,7 @@
 //! Where nothing but the largest logit is asked for, none is written.
 
 use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput};
-use crate::model_executor::ModelError;
+use crate::model_executor::{Bitmask, ModelError};
 use crate::sample::{RowMask, Sampler};
 use crate::structured_output::TokenMask;
 use crate::worker::model_runner::{LogitsRow, ModelRunner, RowPurpose, ScheduledRequest};
@@ -21,7 +21,7 @@ pub(super) enum Head<'a> {
     /// The logits of these tokens.
     Few(&'a [u32]),
     /// All logits, under a bitmask where there is one.
-    Full(Option<&'a [u32]>),
+    Full(Option<Bitmask<'a>>),
     /// The largest logit was all that was asked for, and is that of this token.
     Largest(u32),
 }
@@ -202,7 +202,7 @@ impl ModelRunner {
 }
 
 /// The places of the heads that need all logits, with their bitmasks.
-fn full_heads<'a>(heads: &[Head<'a>]) -> Vec<(usize, Option<&'a [u32]>)> {
+fn full_heads<'a>(heads: &[Head<'a>]) -> Vec<(usize, Option<Bitmask<'a>>)> {
     let full = heads
         .iter()
         .enumerate()
@@ -214,9 +214,12 @@ fn full_heads<'a>(heads: &[Head<'a>]) -> Vec<(usize, Option<&'a [u32]>)> {
 }
 
 /// A mask's words, where it has any.
-fn bitmask_of(mask: &TokenMask) -> Option<&[u32]> {
-    match mask.as_row_mask() {
-        RowMask::Bitmask(words) => Some(words),
-        RowMask::Only(_) | RowMask::Without(_) => None,
-    }
+fn bitmask_of(mask: &TokenMask) -> Option<Bitmask<'_>> {
+    let RowMask::Bitmask(words) = mask.as_row_mask() else {
+        return None;
+    };
+    Some(Bitmask {
+        words,
+        number: mask.number(),
+    })
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Receiver, Sender};
-use engine_core::model_executor::{CausalLm, ForwardInput, ModelError};
+use engine_core::model_executor::{Bitmask, CausalLm, ForwardInput, ModelError};
 
 pub(crate) const VOCAB_SIZE: usize = 40;
 
@@ -81,7 +81,7 @@ impl CausalLm for CountingModel {
     fn compute_argmax(
         &mut self,
         rows: &[usize],
-        bitmasks: &[Option<&[u32]>],
+        bitmasks: &[Option<Bitmask<'_>>],
         num_tokens: usize,
         token_ids: &mut Vec<Option<u32>>,
     ) -> Result<bool, ModelError> {
@@ -89,7 +89,7 @@ impl CausalLm for CountingModel {
             return Ok(false);
         };
         largest_of.lock().unwrap().push(rows.to_vec());
-        let of_row = |(&row, bitmask): (&usize, &Option<&[u32]>)| {
+        let of_row = |(&row, bitmask): (&usize, &Option<Bitmask<'_>>)| {
             let (token, position) = self.rows[row];
             if self.all_nan_after == Some(token) {
                 return None;
@@ -98,7 +98,7 @@ impl CausalLm for CountingModel {
             // In the order of their logits.
             let mut tokens = (0..num_tokens.min(37)).map(|distance| (best + distance) % 37);
             let is_allowed =
-                |id: &usize| bitmask.is_none_or(|words| words[id / 32] >> (id % 32) & 1 == 1);
+                |id: &usize| bitmask.is_none_or(|mask| mask.words[id / 32] >> (id % 32) & 1 == 1);
             tokens.find(is_allowed).map(|id| id as u32)
         };
         *token_ids = rows.iter().zip(bitmasks).map(of_row).collect();

@@ -43,6 +43,7 @@ fn every_flag_reaches_the_configuration() {
         "--block-size=32",
         "--num-gpu-blocks-override=99",
         "--kv-cache-memory-bytes=1000",
+        "--gpu-memory-utilization=0.5",
         "--kv-cache-dtype=q8",
         "--scheduling-policy=priority",
         "--max-logprobs=-1",
@@ -76,6 +77,7 @@ fn every_flag_reaches_the_configuration() {
             block_size: 32,
             num_blocks_override: Some(99),
             kv_cache_memory_bytes: Some(1000),
+            gpu_memory_utilization: 0.5,
             cache_dtype: protocol::KvCacheDtype::Q8,
             enable_prefix_caching: false,
         },
@@ -101,6 +103,23 @@ fn every_flag_reaches_the_configuration() {
         }),
     };
     assert_eq!(config, expected);
+}
+
+#[test]
+fn a_device_is_named_as_in_torch() {
+    let backend = |flags: &[&str]| {
+        let args = parse(flags).map_err(|error| error.to_string())?;
+        Ok::<_, String>(args.engine_config().model_config.backend)
+    };
+    assert_eq!(backend(&["--device=cpu"]), Ok(BackendKind::Cpu));
+    assert_eq!(backend(&["--device=cuda"]), Ok(BackendKind::Cuda(0)));
+    assert_eq!(backend(&["--device", "cuda:3"]), Ok(BackendKind::Cuda(3)));
+    let refused = |flags: &[&str]| backend(flags).unwrap_err();
+    assert!(refused(&["--device=cuda:x"]).contains("cuda:N, such as cuda:0"));
+    assert!(refused(&["--device=gpu"]).contains("must be cpu, cuda or cuda:N"));
+    assert!(refused(&["--device=cuda", "--backend=candle"]).contains("cannot be used with"));
+    assert!(refused(&["--gpu-memory-utilization=1.5"]).contains("at most 1"));
+    assert!(refused(&["--gpu-memory-utilization=0"]).contains("more than 0"));
 }
 
 #[test]

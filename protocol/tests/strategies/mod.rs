@@ -70,7 +70,12 @@ fn model_config() -> impl Strategy<Value = ModelConfig> {
         ],
         dtype: dtype(),
         quantization: quantization(),
-        backend: prop_oneof![Just(BackendKind::Cpu), Just(BackendKind::Candle)],
+        backend: prop_oneof![
+            Just(BackendKind::Cpu),
+            Just(BackendKind::Candle),
+            any::<u32>().prop_map(BackendKind::Cuda),
+            Just(BackendKind::CudaSimulator),
+        ],
         max_model_len: any::<Option<u32>>(),
         weight_cache: any::<bool>(),
         pin_threads: any::<bool>(),
@@ -85,6 +90,7 @@ fn cache_config() -> impl Strategy<Value = CacheConfig> {
         block_size: any::<u32>(),
         num_blocks_override: any::<Option<u32>>(),
         kv_cache_memory_bytes: any::<Option<u64>>(),
+        gpu_memory_utilization: any::<f64>(),
         cache_dtype: prop_oneof![
             Just(KvCacheDtype::Auto),
             Just(KvCacheDtype::Bf16),

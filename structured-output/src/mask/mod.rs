@@ -14,6 +14,7 @@ pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod walk;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::bitmask::BITS_PER_WORD;
@@ -25,10 +26,11 @@ pub(crate) const MAX_SPARSE: usize = 64;
 #[derive(Debug)]
 pub(crate) enum Mask {
     /// One bit per id, `ceil(vocab_size / 32)` words, with the number of bits set once that was asked
-    /// for.
+    /// for, and a number that no other mask of the process has or will have.
     Dense {
         words: Box<[u32]>,
         count: OnceLock<u32>,
+        number: u64,
     },
     /// Ascending ids, at most [`MAX_SPARSE`].
     Sparse(Box<[u32]>),
@@ -38,10 +40,7 @@ impl Mask {
     /// A mask from its words, which `count` bits are set in.
     pub(crate) fn from_words(words: Vec<u32>, count: usize) -> Self {
         if count > MAX_SPARSE {
-            return Self::Dense {
-                words: words.into_boxed_slice(),
-                count: OnceLock::from(count as u32),
-            };
+            return Self::dense(words, OnceLock::from(count as u32));
         }
         Self::Sparse(listed(&words, MAX_SPARSE).into())
     }
@@ -59,11 +58,17 @@ impl Mask {
             count > MAX_SPARSE
         });
         match is_large {
-            true => Self::Dense {
-                words: words.into_boxed_slice(),
-                count: OnceLock::new(),
-            },
+            true => Self::dense(words, OnceLock::new()),
             false => Self::Sparse(listed(&words, MAX_SPARSE).into()),
+        }
+    }
+
+    fn dense(words: Vec<u32>, count: OnceLock<u32>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self::Dense {
+            words: words.into_boxed_slice(),
+            count,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -99,7 +104,7 @@ impl Mask {
     /// How many tokens are in it.
     pub(crate) fn num_allowed(&self) -> usize {
         match self {
-            Self::Dense { words, count } => {
+            Self::Dense { words, count, .. } => {
                 *count.get_or_init(|| count_bits(words) as u32) as usize
             }
             Self::Sparse(ids) => ids.len(),
@@ -109,7 +114,7 @@ impl Mask {
     /// Whether any token is not in it, of so many.
     pub(crate) fn leaves_any_out(&self, vocab_size: usize) -> bool {
         match self {
-            Self::Dense { words, count } if count.get().is_none() => {
+            Self::Dense { words, count, .. } if count.get().is_none() => {
                 let (whole, part) = (vocab_size / BITS_PER_WORD, vocab_size % BITS_PER_WORD);
                 let last = words.get(whole).copied().unwrap_or_default();
                 words.len() < whole
@@ -264,6 +269,15 @@ impl MaskRef {
         match &*self.mask {
             Mask::Dense { words, .. } => MaskView::Dense(words),
             Mask::Sparse(ids) => MaskView::Sparse(ids),
+        }
+    }
+
+    /// The number of a dense mask, which none of this process had before or gets later: what a copy of it
+    /// on a device can be found by.
+    pub fn number(&self) -> Option<u64> {
+        match &*self.mask {
+            Mask::Dense { number, .. } => Some(*number),
+            Mask::Sparse(_) => None,
         }
     }
 

@@ -64,6 +64,7 @@ impl FromStr for EngineSpec {
         let backend = parts.and_then(|(backend, _)| match backend {
             "cpu" => Some(BackendKind::Cpu),
             "candle" => Some(BackendKind::Candle),
+            "cuda" => Some(BackendKind::Cuda(0)),
             _ => None,
         });
         let format = parts.and_then(|(_, format)| match format {
@@ -81,7 +82,7 @@ impl FromStr for EngineSpec {
                 kv_cache_dtype,
             }),
             _ => Err(
-                "must be cpu or candle, a colon, and bfloat16, float32, q8_0 or q4_0; then :q8 for \
+                "must be cpu, candle or cuda, a colon, and bfloat16, float32, q8_0 or q4_0; then :q8 for \
                  keys and values in 8 bits"
                     .to_owned(),
             ),
@@ -94,6 +95,8 @@ impl fmt::Display for EngineSpec {
         let backend = match self.backend {
             BackendKind::Cpu => "cpu",
             BackendKind::Candle => "candle",
+            BackendKind::Cuda(_) => "cuda",
+            BackendKind::CudaSimulator => "cuda-simulator",
         };
         write!(f, "{backend}:{}", self.format())?;
         match self.kv_cache_dtype {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use engine_core::model_executor::{CausalLm, ForwardInput, ModelError};
+use engine_core::model_executor::{Bitmask, CausalLm, ForwardInput, ModelError};
 
 /// Time spent in a model since it was made. The worker's thread adds, the benchmark's reads.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl CausalLm for TimedModel {
     fn compute_logits_of(
         &mut self,
         rows: &[usize],
-        bitmasks: &[Option<&[u32]>],
+        bitmasks: &[Option<Bitmask<'_>>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         timed(&self.times.lm_head_nanos, || {
@@ -64,7 +64,7 @@ impl CausalLm for TimedModel {
     fn compute_argmax(
         &mut self,
         rows: &[usize],
-        bitmasks: &[Option<&[u32]>],
+        bitmasks: &[Option<Bitmask<'_>>],
         num_tokens: usize,
         token_ids: &mut Vec<Option<u32>>,
     ) -> Result<bool, ModelError> {

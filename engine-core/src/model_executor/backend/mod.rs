@@ -1,11 +1,12 @@
 //! What a model is made of: about a dozen operations on a flat batch, and who executes them.
 //!
-//! A model family is written once against [`Backend`]. Two backends stand behind it: [`cpu`], our
-//! own kernels over buffers that exist before the first step, and [`candle`], tensors on any
-//! device of candle, which is also the slow reference of the former.
+//! A model family is written once against [`Backend`]. Three backends stand behind it: [`cpu`], our
+//! own kernels over buffers that exist before the first step; [`cuda`], our own kernels on a GPU; and
+//! [`candle`], tensors of candle, the slow reference of both.
 
 pub(crate) mod candle;
 pub(crate) mod cpu;
+pub(crate) mod cuda;
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use super::config::HiddenAct;
 use super::error::ModelError;
 use super::rotary::RotaryTable;
 use super::weights::{StoredTensor, WeightFormat};
-use super::{ForwardInput, ModelLimits};
+use super::{Bitmask, DeviceMemory, ForwardInput, ModelLimits};
 
 /// Heads of an attention layer and the pages of its cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,15 @@ pub(crate) struct ExpertChoice {
     pub(crate) normalize: bool,
 }
 
+/// What makes logits of hidden states.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LmHead<'a, M> {
+    /// `[vocab_size, hidden]`
+    pub(crate) matrix: &'a M,
+    /// The logits' bound, by `bound * tanh(logit / bound)`.
+    pub(crate) softcap: Option<f32>,
+}
+
 /// What a model's steps need beside the limits.
 pub(crate) struct StepNeeds {
     pub(crate) shape: AttentionShape,
@@ -86,6 +96,8 @@ pub(crate) struct StepNeeds {
 pub(crate) trait Backend: Send + Sized + 'static {
     /// A weight `[out_features, in_features]` with its bias.
     type Matrix: Send;
+    /// The matrices of a layer's experts.
+    type Experts: Send;
     /// A weight `[width]`.
     type Vector: Send;
     /// `[rows, width]` of f32, room for a fixed number of rows.
@@ -107,6 +119,9 @@ pub(crate) trait Backend: Send + Sized + 'static {
     /// One matrix of several with the same input, one above the other; at least one.
     fn stack_matrices(&self, matrices: Vec<Self::Matrix>) -> Result<Self::Matrix, ModelError>;
 
+    /// A layer's experts, ascending; all are alike.
+    fn join_experts(&self, experts: Vec<Self::Matrix>) -> Result<Self::Experts, ModelError>;
+
     /// A number rounded to the model's dtype.
     fn round_to_dtype(&self, value: f32) -> f32;
 
@@ -119,6 +134,11 @@ pub(crate) trait Backend: Send + Sized + 'static {
 
     /// Bytes of one block's keys and values in one layer.
     fn kv_cache_bytes_per_block(&self, shape: AttentionShape, block_size: usize) -> usize;
+
+    /// The memory of the backend's device; `None` where it is the host's.
+    fn device_memory(&self) -> Result<Option<DeviceMemory>, ModelError> {
+        Ok(None)
+    }
 
     /// Prepares for steps within `limits`: everything whose size depends on them.
     fn reserve(&mut self, limits: &ModelLimits, needs: StepNeeds) -> Result<(), ModelError>;
@@ -251,7 +271,7 @@ pub(crate) trait Backend: Send + Sized + 'static {
     fn linear_experts(
         &mut self,
         x: &Self::Activation,
-        experts: &[Self::Matrix],
+        experts: &Self::Experts,
         out: &mut Self::Activation,
     ) -> Result<(), ModelError>;
 
@@ -282,8 +302,8 @@ pub(crate) trait Backend: Send + Sized + 'static {
         &mut self,
         hidden: &Self::Activation,
         rows: Range<usize>,
-        head: &Self::Matrix,
-        bitmasks: &[Option<&[u32]>],
+        head: LmHead<'_, Self::Matrix>,
+        bitmasks: &[Option<Bitmask<'_>>],
         logits: &mut [f32],
         maxima: &mut Vec<f32>,
     ) -> Result<(), ModelError>;
@@ -295,7 +315,7 @@ pub(crate) trait Backend: Send + Sized + 'static {
         _hidden: &Self::Activation,
         _rows: Range<usize>,
         _head: &Self::Matrix,
-        _bitmasks: &[Option<&[u32]>],
+        _bitmasks: &[Option<Bitmask<'_>>],
         _num_tokens: usize,
         _token_ids: &mut Vec<Option<u32>>,
     ) -> Result<bool, ModelError> {
@@ -308,10 +328,7 @@ pub(crate) trait Backend: Send + Sized + 'static {
         hidden: &Self::Activation,
         row: usize,
         token_ids: &[u32],
-        head: &Self::Matrix,
+        head: LmHead<'_, Self::Matrix>,
         logits: &mut [f32],
     ) -> Result<(), ModelError>;
-
-    /// `logits = bound * tanh(logits / bound)`
-    fn softcap(&mut self, logits: &mut [f32], bound: f32) -> Result<(), ModelError>;
 }

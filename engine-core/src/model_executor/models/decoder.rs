@@ -8,13 +8,15 @@ use protocol::Quantization;
 
 use super::LoadedWeights;
 use super::mlp::ExpertBuffers;
-use crate::model_executor::backend::{AttentionShape, Backend, ExpertChoice, StepNeeds};
+use crate::model_executor::backend::{AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds};
 use crate::model_executor::checkpoint::Checkpoint;
 use crate::model_executor::config::HfConfig;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::forward_input::WrittenSlots;
 use crate::model_executor::weights::WeightLoader;
-use crate::model_executor::{CausalLm, ForwardInput, LoadProgress, ModelLimits};
+use crate::model_executor::{
+    Bitmask, CausalLm, DeviceMemory, ForwardInput, LoadProgress, ModelLimits,
+};
 
 /// The tensor whose format `--dtype auto` follows.
 pub(super) const EMBED_TOKENS: &str = "model.embed_tokens.weight";
@@ -189,16 +191,12 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
 
 impl<B: Backend, F: Family> DecoderWeights<B, F> {
     /// The LM head, and what multiplies by it.
-    fn head(&mut self) -> (&mut B, &B::Matrix) {
-        let head = self.lm_head.as_ref().unwrap_or(&self.embed_tokens);
+    fn head(&mut self) -> (&mut B, LmHead<'_, B::Matrix>) {
+        let head = LmHead {
+            matrix: self.lm_head.as_ref().unwrap_or(&self.embed_tokens),
+            softcap: self.config.final_logit_softcapping,
+        };
         (&mut self.backend, head)
-    }
-
-    fn softcap(&mut self, logits: &mut [f32]) -> Result<(), ModelError> {
-        match self.config.final_logit_softcapping {
-            None => Ok(()),
-            Some(bound) => self.backend.softcap(logits, bound),
-        }
     }
 }
 
@@ -206,6 +204,24 @@ impl<B: Backend, F: Family> LoadedWeights for DecoderWeights<B, F> {
     fn kv_cache_bytes_per_block(&self, block_size: usize) -> usize {
         let shape = AttentionShape::of(&self.config);
         self.layers.len() * self.backend.kv_cache_bytes_per_block(shape, block_size)
+    }
+
+    fn device_memory(&self) -> Result<Option<DeviceMemory>, ModelError> {
+        self.backend.device_memory()
+    }
+
+    fn step_bytes(&self, max_num_batched_tokens: usize) -> u64 {
+        let config = &self.config;
+        let shape = AttentionShape::of(config);
+        let routed = config.experts.as_ref().map_or(0, |experts| {
+            experts.num_experts_per_tok * (config.hidden_size + 3 * experts.intermediate_size)
+        });
+        let width = 3 * config.hidden_size
+            + shape.qkv_width()
+            + shape.q_width()
+            + 3 * config.intermediate_size
+            + routed;
+        (max_num_batched_tokens * width * size_of::<f32>()) as u64
     }
 
     fn into_model(
@@ -283,7 +299,7 @@ impl<B: Backend, F: Family> Decoder<B, F> {
     fn masked_logits(
         &mut self,
         rows: Range<usize>,
-        bitmasks: &[Option<&[u32]>],
+        bitmasks: &[Option<Bitmask<'_>>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         self.logits_maxima.clear();
@@ -294,16 +310,7 @@ impl<B: Backend, F: Family> Decoder<B, F> {
         }
         let (backend, head) = self.weights.head();
         let maxima = &mut self.logits_maxima;
-        backend.lm_head(&self.buffers.normed, rows, head, bitmasks, logits, maxima)?;
-        self.softcap(logits)
-    }
-
-    /// Caps the logits of the LM head. Leaves a masked one finite; whoever samples masks it again.
-    fn softcap(&mut self, logits: &mut [f32]) -> Result<(), ModelError> {
-        if self.weights.config.final_logit_softcapping.is_some() {
-            self.logits_maxima.clear();
-        }
-        self.weights.softcap(logits)
+        backend.lm_head(&self.buffers.normed, rows, head, bitmasks, logits, maxima)
     }
 }
 
@@ -359,7 +366,7 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
     fn compute_logits_of(
         &mut self,
         rows: &[usize],
-        bitmasks: &[Option<&[u32]>],
+        bitmasks: &[Option<Bitmask<'_>>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         self.logits_maxima.clear();
@@ -377,14 +384,13 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         let Buffers { normed, delta, .. } = &mut self.buffers;
         backend.copy_rows(normed, rows, delta)?;
         let maxima = &mut self.logits_maxima;
-        backend.lm_head(delta, 0..rows.len(), head, bitmasks, logits, maxima)?;
-        self.softcap(logits)
+        backend.lm_head(delta, 0..rows.len(), head, bitmasks, logits, maxima)
     }
 
     fn compute_argmax(
         &mut self,
         rows: &[usize],
-        bitmasks: &[Option<&[u32]>],
+        bitmasks: &[Option<Bitmask<'_>>],
         num_tokens: usize,
         token_ids: &mut Vec<Option<u32>>,
     ) -> Result<bool, ModelError> {
@@ -395,10 +401,14 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         let end = rows.iter().max().map_or(0, |row| row.saturating_add(1));
         self.check_logits(&(0..end), 0, 0)?;
         let words = num_tokens.min(self.weights.config.vocab_size).div_ceil(32);
-        if let Some(bitmask) = bitmasks.iter().flatten().find(|mask| mask.len() < words) {
+        if let Some(bitmask) = bitmasks
+            .iter()
+            .flatten()
+            .find(|mask| mask.words.len() < words)
+        {
             return Err(ModelError::Input {
                 field: "bitmasks",
-                problem: format!("length {} must be at least {words}", bitmask.len()),
+                problem: format!("length {} must be at least {words}", bitmask.words.len()),
             });
         }
         let first = rows.first().copied().unwrap_or(0);
@@ -406,12 +416,19 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         let Buffers { normed, delta, .. } = &mut self.buffers;
         if (first..).zip(rows).all(|(expected, &row)| expected == row) {
             let rows = first..first + rows.len();
-            return backend.lm_head_argmax(normed, rows, head, bitmasks, num_tokens, token_ids);
+            return backend.lm_head_argmax(
+                normed,
+                rows,
+                head.matrix,
+                bitmasks,
+                num_tokens,
+                token_ids,
+            );
         }
         // As for logits: the buffer is free until the next batch.
         backend.copy_rows(normed, rows, delta)?;
         let rows = 0..rows.len();
-        backend.lm_head_argmax(delta, rows, head, bitmasks, num_tokens, token_ids)
+        backend.lm_head_argmax(delta, rows, head.matrix, bitmasks, num_tokens, token_ids)
     }
 
     fn logits_maxima(&self) -> Option<&[f32]> {
@@ -433,8 +450,7 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
             });
         }
         let (backend, head) = self.weights.head();
-        backend.lm_head_for(&self.buffers.normed, row, token_ids, head, logits)?;
-        self.weights.softcap(logits)
+        backend.lm_head_for(&self.buffers.normed, row, token_ids, head, logits)
     }
 
     fn vocab_size(&self) -> usize {

@@ -79,8 +79,8 @@ pub(super) struct Experts<B: Backend> {
     choice: ExpertChoice,
     router: B::Matrix,
     /// By expert.
-    gate_up_proj: Vec<B::Matrix>,
-    down_proj: Vec<B::Matrix>,
+    gate_up_proj: B::Experts,
+    down_proj: B::Experts,
 }
 
 impl<B: Backend> Experts<B> {
@@ -105,8 +105,8 @@ impl<B: Backend> Experts<B> {
             act: config.hidden_act,
             choice: ExpertChoice::of(experts),
             router: loader.router(hidden, &format!("{block}.gate"), experts.num_experts)?,
-            gate_up_proj,
-            down_proj,
+            gate_up_proj: loader.join_experts(gate_up_proj)?,
+            down_proj: loader.join_experts(down_proj)?,
         })
     }
 

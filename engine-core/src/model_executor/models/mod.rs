@@ -18,17 +18,18 @@ mod smollm3;
 
 use std::sync::Arc;
 
-use protocol::{BackendKind, Dtype};
+use protocol::{BackendKind, Dtype, Quantization};
 
 use super::backend::candle::CandleBackend;
 use super::backend::cpu::{Bf16, CpuBackend, F32, Int8, WeightCache};
+use super::backend::cuda::CudaBackend;
 use super::checkpoint::{Checkpoint, CheckpointFiles};
 use super::config::HfConfig;
 use super::error::ModelError;
 use super::weights::StoredDtype;
 use super::{
-    CausalLm, ComputePool, KvCacheFormat, LoadOptions, LoadProgress, LoadedModel, ModelDtype,
-    ModelLimits,
+    CausalLm, ComputePool, DeviceMemory, KvCacheFormat, LoadOptions, LoadProgress, LoadedModel,
+    ModelDtype, ModelLimits,
 };
 
 pub use registry::supported_architectures;
@@ -37,6 +38,12 @@ pub use registry::supported_architectures;
 pub(crate) trait LoadedWeights: Send {
     /// Bytes of keys and values that one block takes over all layers.
     fn kv_cache_bytes_per_block(&self, block_size: usize) -> usize;
+
+    /// The memory of the device that they are on; `None` where it is the host's.
+    fn device_memory(&self) -> Result<Option<DeviceMemory>, ModelError>;
+
+    /// Bytes that the activations of steps of `max_num_batched_tokens` tokens take, about.
+    fn step_bytes(&self, max_num_batched_tokens: usize) -> u64;
 
     /// Allocates cache and step buffers.
     fn into_model(self: Box<Self>, limits: &ModelLimits) -> Result<Box<dyn CausalLm>, ModelError>;
@@ -64,6 +71,19 @@ pub(crate) fn load(
             Some(_) => ModelDtype::BFloat16,
         },
     };
+    if matches!(
+        options.backend,
+        BackendKind::Cuda(_) | BackendKind::CudaSimulator
+    ) && options.quantization != Quantization::None
+    {
+        return Err(ModelError::Limits {
+            field: "quantization",
+            problem: format!(
+                "{} is not there on a GPU: none",
+                options.quantization.as_str()
+            ),
+        });
+    }
     let kv_cache_format = KvCacheFormat::of(options.kv_cache_dtype, dtype);
     let (quantization, heartbeat) = (options.quantization, Arc::clone(&options.heartbeat));
     macro_rules! load_on {
@@ -94,6 +114,10 @@ pub(crate) fn load(
         (BackendKind::Cpu, KvCacheFormat::BFloat16) => load_on_cpu!(Bf16),
         (BackendKind::Cpu, KvCacheFormat::Q8) => load_on_cpu!(Int8),
         (BackendKind::Candle, format) => load_on!(CandleBackend::new(dtype, format)?),
+        (BackendKind::Cuda(ordinal), format) => {
+            load_on!(CudaBackend::on_device(ordinal, dtype, format)?)
+        }
+        (BackendKind::CudaSimulator, format) => load_on!(CudaBackend::on_simulator(dtype, format)?),
     };
     cache.finish();
     Ok(LoadedModel {

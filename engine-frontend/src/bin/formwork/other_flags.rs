@@ -6,11 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of `vllm serve`, `llama-server` and SGLang, and what to do instead. The pages "coming from" list them too.
-const FLAGS: [(&str, &str); 42] = [
-    (
-        "--gpu-memory-utilization",
-        "use --kv-cache-memory-bytes; without it the KV cache takes what is free",
-    ),
+const FLAGS: [(&str, &str); 41] = [
     (
         "--uvicorn-log-level",
         "set the environment variable RUST_LOG, for instance to warn",
@@ -85,8 +81,8 @@ const FLAGS: [(&str, &str); 42] = [
     ("--limit-mm-per-prompt", "leave it out: prompts are text"),
     ("--ctx-size", "use --max-model-len"),
     ("-c", "use --max-model-len"),
-    ("--n-gpu-layers", "leave it out"),
-    ("-ngl", "leave it out"),
+    ("--n-gpu-layers", "use --device cuda: all layers are there"),
+    ("-ngl", "use --device cuda: all layers are there"),
     ("--parallel", "use --max-num-seqs"),
     ("-np", "use --max-num-seqs"),
     ("--alias", "use --served-model-name"),

@@ -1,4 +1,4 @@
-//! Tensors of candle: any of its devices, and the slow reference of the CPU kernels.
+//! Tensors of candle on the processor: the slow reference of our own kernels.
 //!
 //! Every operation is the plainest that says what is meant: the paged cache is gathered, attention
 //! is two matrix products and a softmax, all in f32. Weights and cache are rounded to the dtype
@@ -7,7 +7,6 @@
 
 mod operations;
 mod routing;
-mod token_bitmask;
 
 use std::ops::Range;
 
@@ -15,13 +14,12 @@ use candle_core::{D, DType, Device, Tensor};
 
 use self::operations::{Linear, causal_mask, linear, rms_norm, softmax, to_bf16, to_q8};
 use self::routing::Routing;
-use self::token_bitmask::apply_token_bitmasks;
-use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, StepNeeds};
+use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds};
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::rotary::RotaryTable;
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
-use crate::model_executor::{ForwardInput, KvCacheFormat, ModelDtype, ModelLimits};
+use crate::model_executor::{Bitmask, ForwardInput, KvCacheFormat, ModelDtype, ModelLimits};
 
 /// The candle backend.
 pub(crate) struct CandleBackend {
@@ -63,14 +61,8 @@ impl CandleBackend {
         dtype: ModelDtype,
         kv_cache_format: KvCacheFormat,
     ) -> Result<Self, ModelError> {
-        // The CPU where the build has no CUDA.
-        let device = if cfg!(feature = "cuda") {
-            Device::new_cuda(0)?
-        } else {
-            Device::Cpu
-        };
         Ok(Self {
-            device,
+            device: Device::Cpu,
             dtype,
             kv_cache_format,
             rotary: Vec::new(),
@@ -148,6 +140,7 @@ impl CandleBackend {
 
 impl Backend for CandleBackend {
     type Matrix = Linear;
+    type Experts = Vec<Linear>;
     type Vector = Tensor;
     type Activation = Tensor;
     type KvCache = KvCache;
@@ -200,6 +193,10 @@ impl Backend for CandleBackend {
                 false => Some(Tensor::cat(&biases, 0)?),
             },
         })
+    }
+
+    fn join_experts(&self, experts: Vec<Linear>) -> Result<Vec<Linear>, ModelError> {
+        Ok(experts)
     }
 
     fn round_to_dtype(&self, value: f32) -> f32 {
@@ -459,7 +456,7 @@ impl Backend for CandleBackend {
     fn linear_experts(
         &mut self,
         x: &Tensor,
-        experts: &[Linear],
+        experts: &Vec<Linear>,
         out: &mut Tensor,
     ) -> Result<(), ModelError> {
         let mut first = 0;
@@ -509,14 +506,14 @@ impl Backend for CandleBackend {
         &mut self,
         hidden: &Tensor,
         rows: Range<usize>,
-        head: &Linear,
-        bitmasks: &[Option<&[u32]>],
+        head: LmHead<'_, Linear>,
+        _: &[Option<Bitmask<'_>>],
         logits: &mut [f32],
         _: &mut Vec<f32>,
     ) -> Result<(), ModelError> {
-        let product = linear(&hidden.narrow(0, rows.start, rows.len())?, head)?;
-        let product = apply_token_bitmasks(product, bitmasks)?;
+        let product = linear(&hidden.narrow(0, rows.start, rows.len())?, head.matrix)?;
         logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
+        cap(logits, head.softcap);
         Ok(())
     }
 
@@ -525,25 +522,31 @@ impl Backend for CandleBackend {
         hidden: &Tensor,
         row: usize,
         token_ids: &[u32],
-        head: &Linear,
+        head: LmHead<'_, Linear>,
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         if token_ids.is_empty() {
             return Ok(());
         }
         let chosen = Linear {
-            weight: head.weight.index_select(&self.tensor(token_ids)?, 0)?,
+            weight: head
+                .matrix
+                .weight
+                .index_select(&self.tensor(token_ids)?, 0)?,
             bias: None,
         };
         let product = linear(&hidden.narrow(0, row, 1)?, &chosen)?;
         logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
+        cap(logits, head.softcap);
         Ok(())
     }
+}
 
-    fn softcap(&mut self, logits: &mut [f32], bound: f32) -> Result<(), ModelError> {
+/// Bounds logits, where they have a bound.
+fn cap(logits: &mut [f32], bound: Option<f32>) {
+    if let Some(bound) = bound {
         for logit in logits {
             *logit = bound * (*logit / bound).tanh();
         }
-        Ok(())
     }
 }

@@ -9,6 +9,7 @@ use super::buffer::SharedMut;
 use super::elementwise::largest_allowed;
 use super::panels::{PANEL_BLOCK, PANEL_WIDTH, PanelKernel, Rows, Tiling, multiply_panel};
 use super::simd::SimdLevel;
+use crate::model_executor::Bitmask;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
 
@@ -87,7 +88,7 @@ impl Largest {
 /// What is asked of each row, and where it goes.
 pub(crate) struct Argmax<'a> {
     /// Of the first rows.
-    pub(crate) bitmasks: &'a [Option<&'a [u32]>],
+    pub(crate) bitmasks: &'a [Option<Bitmask<'a>>],
     pub(crate) num_tokens: usize,
     /// Scratch.
     pub(crate) largest: &'a mut Vec<Largest>,
@@ -117,7 +118,7 @@ impl Argmax<'_> {
         // Those behind the last token are padding.
         let num_panels = num_tokens.div_ceil(PANEL_WIDTH);
         for bitmask in bitmasks.iter().flatten() {
-            assert!(bitmask.len() >= num_panels, "a word for each panel");
+            assert!(bitmask.words.len() >= num_panels, "a word for each panel");
         }
         let num_threads = pool.num_threads();
         found.clear();
@@ -144,7 +145,7 @@ impl Argmax<'_> {
                     let len = num_tokens.min(panels.end * PANEL_WIDTH) - first_token;
                     for (index, row) in rows.enumerate() {
                         let bitmask = bitmasks.get(row).copied().flatten();
-                        let words = bitmask.map(|words| &words[panels.clone()]);
+                        let words = bitmask.map(|bitmask| &bitmask.words[panels.clone()]);
                         // SAFETY: so many results of the row were just written, up to whole panels, and its place
                         // in `found` is this thread's alone.
                         unsafe {

@@ -90,13 +90,13 @@ use self::panels::PANEL_WIDTH;
 use self::query_tiles::QueryTile;
 use self::simd::{LANES, SimdLevel};
 pub(crate) use self::weight_cache::WeightCache;
-use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, StepNeeds};
+use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::rotary::RotaryTable;
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
-use crate::model_executor::{ForwardInput, ModelDtype, ModelLimits};
+use crate::model_executor::{Bitmask, ForwardInput, ModelDtype, ModelLimits};
 
 /// The CPU backend with its KV cache in format `F`; activations are f32.
 pub(crate) struct CpuBackend<F: Format> {
@@ -182,6 +182,14 @@ impl<F: Format> CpuBackend<F> {
         linear.multiply(matrix, &x.rows_of(rows), &mut step.conversion, outputs, out)
     }
 
+    /// Bounds logits, where they have a bound.
+    fn cap(&self, logits: &mut [f32], bound: Option<f32>) -> Result<(), ModelError> {
+        match bound {
+            None => Ok(()),
+            Some(bound) => elementwise::softcap(&self.pool, self.level, logits, bound),
+        }
+    }
+
     fn step(&self) -> Result<&StepBuffers, ModelError> {
         self.step.as_ref().ok_or_else(not_reserved)
     }
@@ -197,6 +205,7 @@ fn not_reserved() -> ModelError {
 
 impl<F: Format> Backend for CpuBackend<F> {
     type Matrix = PackedMatrix;
+    type Experts = Vec<PackedMatrix>;
     type Vector = Vec<f32>;
     type Activation = Activation;
     type KvCache = KvCache<F>;
@@ -226,6 +235,10 @@ impl<F: Format> Backend for CpuBackend<F> {
             1 => matrices.swap_remove(0),
             _ => PackedMatrix::Stacked(matrices),
         })
+    }
+
+    fn join_experts(&self, experts: Vec<PackedMatrix>) -> Result<Vec<PackedMatrix>, ModelError> {
+        Ok(experts)
     }
 
     fn round_to_dtype(&self, value: f32) -> f32 {
@@ -508,7 +521,7 @@ impl<F: Format> Backend for CpuBackend<F> {
     fn linear_experts(
         &mut self,
         x: &Activation,
-        experts: &[PackedMatrix],
+        experts: &Vec<PackedMatrix>,
         out: &mut Activation,
     ) -> Result<(), ModelError> {
         out.set_rows(x.rows())?;
@@ -565,19 +578,22 @@ impl<F: Format> Backend for CpuBackend<F> {
         &mut self,
         hidden: &Activation,
         rows: Range<usize>,
-        head: &PackedMatrix,
-        _: &[Option<&[u32]>],
+        head: LmHead<'_, PackedMatrix>,
+        _: &[Option<Bitmask<'_>>],
         logits: &mut [f32],
         maxima: &mut Vec<f32>,
     ) -> Result<(), ModelError> {
-        let stride = head.out_features();
-        if head.is_stacked() {
-            return self.multiply(head, hidden, rows, Outputs::All { stride }, logits);
+        let LmHead { matrix, softcap } = head;
+        let stride = matrix.out_features();
+        // A cap changes what would be noted.
+        if softcap.is_some() || matrix.is_stacked() {
+            self.multiply(matrix, hidden, rows, Outputs::All { stride }, logits)?;
+            return self.cap(logits, softcap);
         }
         maxima.resize(rows.len() * stride.div_ceil(PANEL_WIDTH), 0.0);
         let maxima = SharedMut::new(maxima);
         let outputs = Outputs::WithMaxima { stride, maxima };
-        self.multiply(head, hidden, rows, outputs, logits)
+        self.multiply(matrix, hidden, rows, outputs, logits)
     }
 
     fn lm_head_argmax(
@@ -585,7 +601,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         hidden: &Activation,
         rows: Range<usize>,
         head: &PackedMatrix,
-        bitmasks: &[Option<&[u32]>],
+        bitmasks: &[Option<Bitmask<'_>>],
         num_tokens: usize,
         token_ids: &mut Vec<Option<u32>>,
     ) -> Result<bool, ModelError> {
@@ -612,19 +628,11 @@ impl<F: Format> Backend for CpuBackend<F> {
         hidden: &Activation,
         row: usize,
         token_ids: &[u32],
-        head: &PackedMatrix,
+        head: LmHead<'_, PackedMatrix>,
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
-        self.multiply(
-            head,
-            hidden,
-            row..row + 1,
-            Outputs::Chosen(token_ids),
-            logits,
-        )
-    }
-
-    fn softcap(&mut self, logits: &mut [f32], bound: f32) -> Result<(), ModelError> {
-        elementwise::softcap(&self.pool, self.level, logits, bound)
+        let outputs = Outputs::Chosen(token_ids);
+        self.multiply(head.matrix, hidden, row..row + 1, outputs, logits)?;
+        self.cap(logits, head.softcap)
     }
 }

@@ -9,11 +9,11 @@ use super::linear_tests::multiply;
 use super::simd::SimdLevel;
 use super::weight_cache::WeightCache;
 use super::wide_rows::{WideRowGroup, num_wide_groups};
-use crate::model_executor::ModelDtype;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
 use crate::model_executor::wide_quantization::WideFormat;
+use crate::model_executor::{Bitmask, ModelDtype};
 
 const WIDE: [WeightFormat; 2] = [
     WeightFormat::Wide(WideFormat::Wide8),
@@ -154,8 +154,8 @@ fn the_largest_logits_are_those_of_all_logits() {
                                 words.map(|word| if nothing { 0 } else { word }).collect()
                             })
                             .collect();
-                        let bitmasks: Vec<Option<&[u32]>> = (words.iter().enumerate())
-                            .map(|(row, words)| (row % 3 > 0).then_some(words.as_slice()))
+                        let bitmasks: Vec<Option<Bitmask<'_>>> = (words.iter().enumerate())
+                            .map(|(row, words)| (row % 3 > 0).then_some(words.as_slice().into()))
                             .collect();
                         for num_tokens in [n, n - 1, n - 33, n + 5] {
                             let mut found = Vec::new();
@@ -169,7 +169,7 @@ fn the_largest_logits_are_those_of_all_logits() {
                             let expected =
                                 logits.chunks(n).zip(&bitmasks).map(|(logits, bitmask)| {
                                     // Padding behind the last panel that holds a token isn't looked at.
-                                    largest(logits, *bitmask, num_tokens)
+                                    largest(logits, bitmask.map(|mask| mask.words), num_tokens)
                                 });
                             let expected: Vec<Option<u32>> = expected.collect();
                             assert_eq!(

@@ -1,0 +1,98 @@
+//! The batch of a step, on the device.
+
+use cuda_device::{Buffer, Device};
+
+use super::bytes_of;
+use crate::model_executor::error::ModelError;
+use crate::model_executor::{ForwardInput, ModelLimits};
+
+/// What the operations of a step read, in buffers that exist before the first one.
+pub(super) struct Step {
+    /// `[num_tokens]` each.
+    pub(super) input_ids: Buffer,
+    pub(super) positions: Buffer,
+    pub(super) slot_mapping: Buffer,
+    /// `[num_tokens]` the request that a row is of.
+    pub(super) requests: Buffer,
+    /// `[num_requests, block_table_stride]`
+    pub(super) block_tables: Buffer,
+    pub(super) block_table_stride: usize,
+    /// `[num_logits_rows]`
+    pub(super) logits_indices: Buffer,
+    /// Rows chosen from the host, `[max_num_logits_rows]`.
+    pub(super) chosen: Buffer,
+    pub(super) num_tokens: usize,
+    pub(super) num_requests: usize,
+    pub(super) num_logits_rows: usize,
+    /// Positions up to the last one of any row.
+    pub(super) longest: usize,
+    /// Where lists are put together.
+    words: Vec<u32>,
+}
+
+impl Step {
+    /// Room for steps within `limits`.
+    pub(super) fn allocate(device: &Device, limits: &ModelLimits) -> Result<Self, ModelError> {
+        let list = |len: usize| device.allocate(len * size_of::<u32>());
+        let block_table_stride = limits.max_model_len.div_ceil(limits.block_size);
+        Ok(Self {
+            input_ids: list(limits.max_num_batched_tokens)?,
+            positions: list(limits.max_num_batched_tokens)?,
+            slot_mapping: list(limits.max_num_batched_tokens)?,
+            requests: list(limits.max_num_batched_tokens)?,
+            block_tables: list(limits.max_num_seqs * block_table_stride)?,
+            block_table_stride,
+            logits_indices: list(limits.max_num_logits_rows)?,
+            chosen: list(limits.max_num_logits_rows)?,
+            num_tokens: 0,
+            num_requests: 0,
+            num_logits_rows: 0,
+            longest: 0,
+            words: Vec::new(),
+        })
+    }
+
+    /// Takes over a batch that was validated.
+    pub(super) fn begin(
+        &mut self,
+        device: &Device,
+        input: &ForwardInput<'_>,
+    ) -> Result<(), ModelError> {
+        self.num_tokens = input.input_ids.len();
+        self.num_requests = input.seq_lens.len();
+        self.num_logits_rows = input.logits_indices.len();
+        self.longest = input.seq_lens.iter().copied().max().unwrap_or(0) as usize;
+        for (to, from) in [
+            (&mut self.input_ids, input.input_ids),
+            (&mut self.positions, input.positions),
+            (&mut self.slot_mapping, input.slot_mapping),
+            (&mut self.logits_indices, input.logits_indices),
+        ] {
+            device.upload(to, 0, bytes_of(from))?;
+        }
+        self.words.clear();
+        for (request, rows) in input.query_start_loc.windows(2).enumerate() {
+            self.words.resize(rows[1] as usize, request as u32);
+        }
+        device.upload(&mut self.requests, 0, bytes_of(&self.words))?;
+        self.words.clear();
+        let stride = input.block_table_stride.max(1);
+        for (request, row) in input.block_tables.chunks_exact(stride).enumerate() {
+            self.words.extend(row.iter().take(self.block_table_stride));
+            self.words
+                .resize((request + 1) * self.block_table_stride, 0);
+        }
+        Ok(device.upload(&mut self.block_tables, 0, bytes_of(&self.words))?)
+    }
+
+    /// Uploads rows that the host chose.
+    pub(super) fn choose(
+        &mut self,
+        device: &Device,
+        rows: impl Iterator<Item = u32>,
+    ) -> Result<(), ModelError> {
+        self.words.clear();
+        self.words.extend(rows);
+        Ok(device.upload(&mut self.chosen, 0, bytes_of(&self.words))?)
+    }
+}
