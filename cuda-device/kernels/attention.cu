@@ -1,4 +1,5 @@
-// Paged causal attention on the plain units, of caches in f32 and bfloat16.
+// Paged causal attention on the plain units: of caches in f32, and of those in bfloat16 whose heads the tensor cores
+// don't take (attention_mma.cu).
 //
 // Chain of an output: positions are cut into parts of 256, at multiples of 256. Within a part the scores' exponentials,
 // relative to the part's largest score, are summed; the parts are merged in ascending order. Which positions
@@ -174,11 +175,13 @@ KERNEL(paged_attention_bf16)(const float *qkv, u32 num_heads, const u16 *keys, c
   paged_attention(qkv, num_heads, pages, rows, scale, softcap, window, num_parts, partial, partial_sums, out);
 }
 
-// Merges what the parts of a row's head have left. Grid: (num_heads, rows), at least head_dim threads.
+// Merges what the parts of a row's head, of `part_len` positions each, have left. Grid: (num_heads, rows), at least
+// head_dim threads.
 KERNEL(merge_parts)(const float *__restrict__ partial, const Part *__restrict__ partial_sums,
-                    const u32 *__restrict__ positions, u32 window, u32 num_parts, u32 dim, float *__restrict__ out) {
+                    const u32 *__restrict__ positions, u32 window, u32 part_len, u32 num_parts, u32 dim,
+                    float *__restrict__ out) {
   u32 position = positions[blockIdx.y], start = window && position + 1 > window ? position + 1 - window : 0;
-  u32 parts = min(position / PART - start / PART + 1, num_parts);
+  u32 parts = min(position / part_len - start / part_len + 1, num_parts);
   size_t of = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
   if (threadIdx.x >= dim) return;
   Merged merged = nothing();

@@ -12,9 +12,11 @@ typedef unsigned long long u64;
 
 #ifdef CUDA_DEVICE_SIMULATOR
 #define DEVICE static inline
+#define DEVICE_MEMBER inline
 #define DYNAMIC_SHARED(name) unsigned char *name = simulator::context.shared_memory
 #else
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_MEMBER __device__ __forceinline__
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
@@ -77,6 +79,16 @@ DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;"); }
 // Waits until at most `pending` of this thread's groups are under way.
 template <int pending> DEVICE void copy_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); }
 
+// Four 8x8 matrices of 16 bits, transposed: lane i names row i % 8 of matrix i / 8 in shared memory and gets of each
+// matrix rows 2 (i % 4) and 2 (i % 4) + 1 of column i / 4.
+DEVICE void load_transposed(u32 (&values)[4], const void *row) {
+  u32 address = (u32)__cvta_generic_to_shared(row);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+               : "r"(address)
+               : "memory");
+}
+
 // Weights pass once: they needn't stay in the L1 cache.
 DEVICE uint4 load_streamed(const uint4 *from) {
   uint4 value;
@@ -86,6 +98,14 @@ DEVICE uint4 load_streamed(const uint4 *from) {
   return value;
 }
 #endif
+
+// 8 consecutive values, as bfloat16.
+DEVICE uint4 load_activations(const u16 *x) { return *(const uint4 *)x; }
+DEVICE uint4 load_activations(const float *x) {
+  float4 low = *(const float4 *)x, high = *(const float4 *)(x + 4);
+  return make_uint4(pack_bf16(low.x, low.y), pack_bf16(low.z, low.w), pack_bf16(high.x, high.y),
+                    pack_bf16(high.z, high.w));
+}
 
 // The sum over a warp, the same in each lane.
 DEVICE float warp_sum(float value) {

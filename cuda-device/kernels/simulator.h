@@ -55,7 +55,7 @@ constexpr size_t STACK_STRIDE = STACK_BYTES + 192;
 constexpr uint64_t CANARY = 0x5157a2c4e3b1f607ull;
 
 enum class State : unsigned char { Ready, AtBarrier, AtCollective, Done };
-enum Collective : unsigned char { SyncWarp, Shuffle, Ballot, Mma };
+enum Collective : unsigned char { SyncWarp, Shuffle, Ballot, Mma, LoadMatrix };
 
 struct PendingCopy {
   void *to;
@@ -182,6 +182,19 @@ inline void mma_bf16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsig
   simulator::Fragments mine{{d[0], d[1], d[2], d[3]}, {a0, a1, a2, a3}, {b0, b1}};
   unsigned room = simulator::meet(mine, simulator::Mma);
   memcpy(d, simulator::slot(simulator::lane(), room), sizeof d);
+}
+
+// Four 8x8 matrices of 16 bits, transposed; each lane names a row.
+inline void load_transposed(unsigned (&values)[4], const void *row) {
+  unsigned room = simulator::meet(row, simulator::LoadMatrix), lane = simulator::lane();
+  for (unsigned matrix = 0; matrix < 4; matrix++) {
+    unsigned short pair[2];
+    for (unsigned i = 0; i < 2; i++) {
+      auto from = simulator::read<const unsigned short *>(matrix * 8 + lane % 4 * 2 + i, room);
+      pair[i] = from[lane / 4];
+    }
+    values[matrix] = pair[0] | unsigned(pair[1]) << 16;
+  }
 }
 
 // Nothing arrives before it is waited for, so that a missing wait shows.

@@ -8,7 +8,7 @@ use crate::error::DeviceError;
 pub(crate) enum Room {
     /// Activations rounded to bfloat16.
     Rounded,
-    /// Sums of parts, of attention and of argmax.
+    /// Sums of parts, of attention and of argmax, and of slices.
     Parts,
     /// Rows gathered in place.
     Gathered,

@@ -9,8 +9,10 @@ const FILES: &[&str] = &[
     include_str!("../kernels/norm.cu"),
     include_str!("../kernels/rotary.cu"),
     include_str!("../kernels/attention.cu"),
+    include_str!("../kernels/attention_mma.cu"),
     include_str!("../kernels/linear_f32.cu"),
     include_str!("../kernels/linear_bf16.cu"),
+    include_str!("../kernels/linear_tiled.cu"),
     include_str!("../kernels/experts.cu"),
     include_str!("../kernels/head.cu"),
 ];

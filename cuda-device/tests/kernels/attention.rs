@@ -1,10 +1,13 @@
 //! Paged attention.
 
-use cuda_device::{Device, Heads, KvCache, KvFormat, PART, Paging, Scores, Slots};
+use cuda_device::{Device, Heads, KvCache, KvFormat, Paging, Scores, Slots};
 
 use crate::support::{
     Numbers, assert_close, assert_same, devices, download, room, rounded, upload, upload_u32,
 };
+
+/// Positions of a part of one of the kernels; the other's pieces are a quarter of it.
+const PART: usize = 256;
 
 /// Requests with all their keys and values, and queries of some of their positions.
 struct Batch {
@@ -81,6 +84,7 @@ impl Batch {
         cache: &KvCache,
         scores: Scores,
         rows: &[(usize, usize)],
+        prefill_rows: (usize, usize),
     ) -> Vec<f32> {
         let qkv = rows
             .iter()
@@ -107,6 +111,7 @@ impl Batch {
             num_requests: self.requests.len(),
             table_stride: stride,
             max_len: 1 + rows.iter().map(|row| row.1).max().unwrap_or(0),
+            prefill_rows,
         };
         let count = rows.len() * self.heads.q_width();
         let (qkv, mut out) = (upload(device, &qkv), room(device, count));
@@ -177,12 +182,22 @@ impl Batch {
     fn check(&self, format: KvFormat, scores: Scores) {
         for device in devices() {
             let cache = self.cache(&device, format);
-            let all = self.run(&device, &cache, scores, &self.rows);
+            let all = self.run(&device, &cache, scores, &self.rows, (0, 0));
+            // Some or all of them by the kernel for prefill.
+            let len = self.rows.len();
+            for prefill_rows in [(0, len), (1, len), (0, len - 1), (1, len - 1)] {
+                let found = self.run(&device, &cache, scores, &self.rows, prefill_rows);
+                assert_same(&found, &all, &format!("{scores:?} {prefill_rows:?}"));
+            }
             for (row, found) in self.rows.iter().zip(all.chunks(self.heads.q_width())) {
                 let what = format!("{:?} {format:?} {scores:?} {row:?}", self.heads);
                 let expected = self.reference(format, scores, *row);
                 assert_close(found, &expected, tolerance(format), &what);
-                assert_same(&self.run(&device, &cache, scores, &[*row]), found, &what);
+                assert_same(
+                    &self.run(&device, &cache, scores, &[*row], (0, 0)),
+                    found,
+                    &what,
+                );
             }
         }
     }
@@ -283,19 +298,25 @@ fn softcaps_and_odd_blocks() {
 fn a_large_batch_has_the_results_of_each_row() {
     let len = PART + 140;
     let rows: Vec<(usize, usize)> = (len - 140..len).map(|position| (0, position)).collect();
-    let batch = Batch::new(heads(8, 8, 4), 16, &[len], &rows);
+    let batch = Batch::new(heads(8, 8, 8), 16, &[len], &rows);
     for format in [KvFormat::F32, KvFormat::Bf16] {
         for device in devices() {
             let cache = batch.cache(&device, format);
-            let all = batch.run(&device, &cache, PLAIN, &rows);
+            let all = batch.run(&device, &cache, PLAIN, &rows, (0, 0));
+            let prefill = batch.run(&device, &cache, PLAIN, &rows, (0, rows.len()));
+            assert_same(&prefill, &all, "prefill");
             for (at, row) in rows.iter().enumerate().step_by(23) {
-                let found = &all[at * 32..][..32];
+                let found = &all[at * 64..][..64];
                 let expected = batch.reference(format, PLAIN, *row);
                 assert_close(found, &expected, tolerance(format), "large");
-                assert_same(&batch.run(&device, &cache, PLAIN, &[*row]), found, "alone");
+                assert_same(
+                    &batch.run(&device, &cache, PLAIN, &[*row], (0, 0)),
+                    found,
+                    "alone",
+                );
             }
-            let some = batch.run(&device, &cache, PLAIN, &rows[30..70]);
-            assert_same(&some, &all[30 * 32..70 * 32], "a chunk");
+            let some = batch.run(&device, &cache, PLAIN, &rows[30..70], (2, 35));
+            assert_same(&some, &all[30 * 64..70 * 64], "a chunk");
         }
     }
 }

@@ -130,6 +130,7 @@ fn shapes_that_no_kernel_has() {
             num_requests: 1,
             table_stride: 2,
             max_len: 1,
+            prefill_rows: (0, 0),
         };
         let scores = Scores {
             scale: 1.0,

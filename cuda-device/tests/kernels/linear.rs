@@ -93,14 +93,23 @@ fn products_in_bf16() {
         true,
     );
     check(WeightFormat::Bf16, 48, 300, &[1, 3, 8, 17, 65, 130], false);
-    check(WeightFormat::Bf16, 130, 96, &[1, 5, 40, 129], true);
+    check(WeightFormat::Bf16, 130, 96, &[1, 5, 40, 129, 260], true);
+    // No launch rounds few rows of such a width.
+    check(WeightFormat::Bf16, 24, 320, &[1, 2, 4, 5, 8, 9], false);
 }
 
 #[test]
 fn products_of_many_slices() {
     // 3 slices, 9 slices: more than a block has warps.
     check(WeightFormat::Bf16, 20, 700, &[1, 9, 33, 70], true);
-    check(WeightFormat::Bf16, 33, 2104, &[1, 8, 20, 66], false);
+    check(WeightFormat::Bf16, 33, 2104, &[1, 8, 20, 66, 140], false);
+}
+
+#[test]
+fn products_of_several_slices_in_a_block() {
+    // Two of 9 slices in a block, and both of 2.
+    check(WeightFormat::Bf16, 3200, 2104, &[1, 9], false);
+    check(WeightFormat::Bf16, 16_896, 512, &[1, 10], true);
 }
 
 #[test]

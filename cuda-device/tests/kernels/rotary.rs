@@ -54,6 +54,7 @@ fn values_at(device: &Device, cache: &KvCache, heads: Heads, slot: u32) -> Vec<f
         num_requests: 1,
         table_stride: 1,
         max_len: cache.block_size(),
+        prefill_rows: (0, 0),
     };
     let scores = Scores {
         scale: 1.0,
