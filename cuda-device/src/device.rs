@@ -1,6 +1,7 @@
 //! A device: memory, copies and launches, in the order in which they are asked for.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::Buffer;
@@ -22,10 +23,12 @@ pub struct Device(Arc<Inner>);
 pub(crate) struct Inner {
     engine: Engine,
     scratch: Mutex<Scratch>,
+    /// True between `begin_capture` and `end_capture`.
+    is_capturing: AtomicBool,
 }
 
 /// Who runs the kernels.
-enum Engine {
+pub(crate) enum Engine {
     Driver(Driver),
     #[cfg(feature = "simulator")]
     Simulator(Simulator),
@@ -57,6 +60,7 @@ impl Device {
         Self(Arc::new(Inner {
             engine,
             scratch: Mutex::default(),
+            is_capturing: AtomicBool::new(false),
         }))
     }
 
@@ -80,17 +84,15 @@ impl Device {
 
     /// Memory full of zeros.
     pub fn allocate(&self, bytes: usize) -> Result<Buffer, DeviceError> {
-        Ok(Buffer::new(
-            self.allocate_raw(bytes)?,
-            bytes,
-            self.0.clone(),
-        ))
+        self.ensure_no_capture("allocate")?;
+        let address = self.allocate_raw(bytes, true)?;
+        Ok(Buffer::new(address, bytes, self.0.clone()))
     }
 
-    /// The address of memory that nobody frees but `Inner::free`.
-    pub(crate) fn allocate_raw(&self, bytes: usize) -> Result<u64, DeviceError> {
+    /// The address of memory that nobody frees but `Inner::free`, full of zeros if they are asked for.
+    pub(crate) fn allocate_raw(&self, bytes: usize, zeros: bool) -> Result<u64, DeviceError> {
         match &self.0.engine {
-            Engine::Driver(driver) => driver.allocate(bytes),
+            Engine::Driver(driver) => driver.allocate(bytes, zeros),
             #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => simulator.allocate(bytes),
         }
@@ -98,6 +100,7 @@ impl Device {
 
     /// Copies `bytes` to a buffer, from byte `offset` on.
     pub fn upload(&self, to: &mut Buffer, offset: usize, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.ensure_no_capture("upload")?;
         to.require(self, "upload", "the buffer", offset, bytes.len())?;
         let address = to.address() + offset as u64;
         match &self.0.engine {
@@ -112,6 +115,7 @@ impl Device {
 
     /// Copies from byte `offset` of a buffer, once all that was launched before has run.
     pub fn download(&self, from: &Buffer, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.ensure_no_capture("download")?;
         from.require(self, "download", "the buffer", offset, to.len())?;
         let address = from.address() + offset as u64;
         match &self.0.engine {
@@ -151,6 +155,7 @@ impl Device {
 
     /// Waits until all that was launched has run.
     pub fn synchronize(&self) -> Result<(), DeviceError> {
+        self.ensure_no_capture("synchronize")?;
         match &self.0.engine {
             Engine::Driver(driver) => driver.synchronize(),
             #[cfg(feature = "simulator")]
@@ -193,6 +198,23 @@ impl Device {
             .scratch
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Notes that launches are captured from now on, or no longer; what was the case before.
+    pub(crate) fn set_capturing(&self, is_capturing: bool) -> bool {
+        self.0.is_capturing.swap(is_capturing, Ordering::Relaxed)
+    }
+
+    /// Fails while launches are captured, of what can't be.
+    fn ensure_no_capture(&self, operation: &'static str) -> Result<(), DeviceError> {
+        let is_capturing = self.0.is_capturing.load(Ordering::Relaxed);
+        ensure(!is_capturing, operation, || {
+            "launches are being captured, and this can't be".to_owned()
+        })
     }
 
     pub(crate) fn is(&self, inner: &Arc<Inner>) -> bool {

@@ -117,11 +117,12 @@ impl Driver {
         Ok((free as u64, total as u64))
     }
 
-    pub(crate) fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
+    /// Memory, in the stream's order full of zeros if they are asked for.
+    pub(crate) fn allocate(&self, bytes: usize, zeros: bool) -> Result<u64, DeviceError> {
         self.make_current()?;
         // The driver refuses 0 bytes.
         let size = bytes.max(1);
-        // SAFETY: the memory is used after it was filled with zeros only, in the stream's order.
+        // SAFETY: the memory is as large as what is filled.
         unsafe {
             let address = match result::malloc_sync(size) {
                 Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
@@ -129,8 +130,10 @@ impl Driver {
                 }
                 address => check("cuMemAlloc", address)?,
             };
-            let zeros = result::memset_d8_async(address, 0, size, self.stream);
-            check("cuMemsetD8Async", zeros)?;
+            if zeros {
+                let filled = result::memset_d8_async(address, 0, size, self.stream);
+                check("cuMemsetD8Async", filled)?;
+            }
             Ok(address)
         }
     }
@@ -213,6 +216,88 @@ impl Driver {
             )
         };
         check(kernel, launched)
+    }
+
+    pub(crate) fn begin_capture(&self) -> Result<(), DeviceError> {
+        self.make_current()?;
+        // Relaxed, so that scratch may grow meanwhile.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the stream lives as long as the driver.
+        check("cuStreamBeginCapture", unsafe {
+            result::stream::begin_capture(self.stream, mode)
+        })
+    }
+
+    pub(crate) fn end_capture(&self) -> Result<DriverGraph, DeviceError> {
+        self.make_current()?;
+        // SAFETY: the stream lives as long as the driver, and the captured graph until it is instantiated.
+        unsafe {
+            let graph = result::stream::end_capture(self.stream);
+            let graph = check("cuStreamEndCapture", graph)?;
+            let flags = sys::CUgraphInstantiate_flags(0);
+            let launchable = result::graph::instantiate(graph, flags);
+            let destroyed = result::graph::destroy(graph);
+            let launchable = check("cuGraphInstantiate", launchable)?;
+            check("cuGraphDestroy", destroyed)?;
+            Ok(DriverGraph(launchable))
+        }
+    }
+
+    /// # Safety
+    /// The memory that the graph's kernels use must be there.
+    pub(crate) unsafe fn launch_graph(&self, graph: &DriverGraph) -> Result<(), DeviceError> {
+        self.make_current()?;
+        // SAFETY: passed on to the caller; the graph is of this driver.
+        check("cuGraphLaunch", unsafe {
+            result::graph::launch(graph.0, self.stream)
+        })
+    }
+
+    pub(crate) fn destroy_graph(&self, graph: &DriverGraph) {
+        if self.make_current().is_ok() {
+            // SAFETY: nobody launches the graph any more; a launch that is under way goes on.
+            let _ = unsafe { result::graph::exec_destroy(graph.0) };
+        }
+    }
+
+    /// Marks a point of the stream.
+    pub(crate) fn record_event(&self) -> Result<DriverEvent, DeviceError> {
+        self.make_current()?;
+        let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
+        let event = DriverEvent(check("cuEventCreate", result::event::create(flags))?);
+        // SAFETY: both were created and live.
+        check("cuEventRecord", unsafe {
+            result::event::record(event.0, self.stream)
+        })?;
+        Ok(event)
+    }
+
+    /// Milliseconds between two points, once the stream has come to the second.
+    pub(crate) fn elapsed(&self, from: &DriverEvent, to: &DriverEvent) -> Result<f32, DeviceError> {
+        self.make_current()?;
+        // SAFETY: both events were recorded.
+        unsafe {
+            check("cuEventSynchronize", result::event::synchronize(to.0))?;
+            check("cuEventElapsedTime", result::event::elapsed(from.0, to.0))
+        }
+    }
+}
+
+/// Captured launches.
+pub(crate) struct DriverGraph(sys::CUgraphExec);
+
+// SAFETY: a handle, which the driver takes from any thread.
+unsafe impl Send for DriverGraph {}
+// SAFETY: launches of one graph are ordered by the stream.
+unsafe impl Sync for DriverGraph {}
+
+/// A point of the stream.
+pub(crate) struct DriverEvent(sys::CUevent);
+
+impl Drop for DriverEvent {
+    fn drop(&mut self) {
+        // SAFETY: the event was created and is not used again.
+        let _ = unsafe { result::event::destroy(self.0) };
     }
 }
 

@@ -11,6 +11,7 @@ const MAX_ARGUMENTS: usize = 24;
 pub(crate) type Grid = [u32; 3];
 
 /// Arguments in order: each stands at the start of 8 bytes.
+#[derive(Clone)]
 pub(crate) struct Arguments {
     values: [u64; MAX_ARGUMENTS],
     len: usize,

@@ -35,7 +35,7 @@ impl Scratch {
         let slot = &mut self.rooms[room as usize];
         if slot.1 < bytes {
             let size = bytes.checked_next_power_of_two().unwrap_or(bytes);
-            let address = device.allocate_raw(size)?;
+            let address = device.allocate_raw(size, false)?;
             let old = std::mem::replace(slot, (address, size));
             if old.1 > 0 {
                 self.outgrown.push(old);

@@ -34,8 +34,25 @@ pub(crate) struct Simulator {
     #[cfg_attr(not(has_simulator), allow(dead_code))]
     has_barriers: bool,
     used: AtomicU64,
-    /// Held by a copy or launch, so that they follow one another as on a stream.
-    stream: Mutex<()>,
+    /// Held by a copy or launch, so that they follow one another as on a stream. While launches are captured, those
+    /// so far.
+    stream: Mutex<Option<Vec<Step>>>,
+}
+
+/// A captured launch or copy.
+pub(crate) enum Step {
+    Launch {
+        kernel: &'static str,
+        grid: Grid,
+        threads: u32,
+        shared_bytes: u32,
+        arguments: Box<Arguments>,
+    },
+    Copy {
+        from: u64,
+        to: u64,
+        bytes: usize,
+    },
 }
 
 #[cfg(has_simulator)]
@@ -65,7 +82,7 @@ impl Simulator {
             order,
             has_barriers,
             used: AtomicU64::new(0),
-            stream: Mutex::new(()),
+            stream: Mutex::new(None),
         })
     }
 
@@ -74,7 +91,7 @@ impl Simulator {
         (TOTAL_BYTES.saturating_sub(used), TOTAL_BYTES)
     }
 
-    fn turn(&self) -> MutexGuard<'_, ()> {
+    fn turn(&self) -> MutexGuard<'_, Option<Vec<Step>>> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,12 +135,15 @@ impl Simulator {
     }
 
     pub(crate) fn copy(&self, from: u64, to: u64, bytes: usize) {
-        let _turn = self.turn();
+        let mut captured = self.turn();
+        if let Some(steps) = &mut *captured {
+            steps.push(Step::Copy { from, to, bytes });
+            return;
+        }
         // SAFETY: the caller has checked both buffers' sizes.
         unsafe { std::ptr::copy(pointer(from), pointer(to), bytes) }
     }
 
-    #[cfg(has_simulator)]
     pub(crate) fn launch(
         &self,
         kernel: &'static str,
@@ -132,7 +152,59 @@ impl Simulator {
         shared_bytes: u32,
         arguments: &mut Arguments,
     ) -> Result<(), DeviceError> {
-        let _turn = self.turn();
+        let mut captured = self.turn();
+        if let Some(steps) = &mut *captured {
+            steps.push(Step::Launch {
+                kernel,
+                grid,
+                threads,
+                shared_bytes,
+                arguments: Box::new(arguments.clone()),
+            });
+            return Ok(());
+        }
+        self.run(kernel, grid, threads, shared_bytes, arguments)
+    }
+
+    /// Launches are kept and not run until `end_capture`.
+    pub(crate) fn begin_capture(&self) {
+        *self.turn() = Some(Vec::new());
+    }
+
+    pub(crate) fn end_capture(&self) -> Vec<Step> {
+        self.turn().take().unwrap_or_default()
+    }
+
+    /// # Safety
+    /// The memory that the steps use must be there.
+    pub(crate) unsafe fn replay(&self, steps: &[Step]) -> Result<(), DeviceError> {
+        for step in steps {
+            match step {
+                Step::Copy { from, to, bytes } => self.copy(*from, *to, *bytes),
+                Step::Launch {
+                    kernel,
+                    grid,
+                    threads,
+                    shared_bytes,
+                    arguments,
+                } => {
+                    let mut arguments = Arguments::clone(arguments);
+                    self.launch(kernel, *grid, *threads, *shared_bytes, &mut arguments)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(has_simulator)]
+    fn run(
+        &self,
+        kernel: &'static str,
+        grid: Grid,
+        threads: u32,
+        shared_bytes: u32,
+        arguments: &mut Arguments,
+    ) -> Result<(), DeviceError> {
         let name = CString::new(kernel)
             .map_err(|error| DeviceError::Simulator(format!("{kernel}: {error}")))?;
         let mut pointers = arguments.pointers();
@@ -157,7 +229,7 @@ impl Simulator {
     }
 
     #[cfg(not(has_simulator))]
-    pub(crate) fn launch(
+    fn run(
         &self,
         kernel: &'static str,
         _: Grid,

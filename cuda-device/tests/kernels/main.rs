@@ -8,6 +8,7 @@
 mod attention;
 mod errors;
 mod experts;
+mod graph;
 mod head;
 mod linear;
 mod norm;
