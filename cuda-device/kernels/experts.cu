@@ -3,10 +3,8 @@
 // Everything a step needs is in lists on the device: `choices` and `weights` [rows, top_k], the experts of a row
 // ascending; `firsts` [num_experts + 1], where each expert's routed rows begin; `routed` [rows * top_k], the row that a
 // routed row is of; `places` [rows, top_k], where a choice stands among the routed rows; `tiles`, pairs of an expert and
-// the first of at most TILE_ROWS of its routed rows, filled up with NONE.
+// the first of at most `tile_rows` of its routed rows, filled up with NONE.
 #include "common.cuh"
-
-#define TILE_ROWS 8
 
 // The likeliest experts of each row, of equals the first, and their shares. One warp per row; shared memory:
 // num_experts flags. Grid: (rows).
@@ -75,17 +73,17 @@ KERNEL(count_routed)(const u32 *__restrict__ choices, u32 num_choices, u32 *__re
 // Each expert's block lists its rows, ascending, and its tiles. Grid: (num_experts).
 KERNEL(list_routed)(const u32 *__restrict__ choices, u32 num_choices, u32 top_k, const u32 *__restrict__ counts,
                     u32 *__restrict__ firsts, u32 *__restrict__ routed, u32 *__restrict__ places,
-                    u32 *__restrict__ tiles, u32 num_tiles) {
+                    u32 *__restrict__ tiles, u32 num_tiles, u32 tile_rows) {
   __shared__ u32 found[32];
   u32 expert = blockIdx.x, first = 0, first_tile = 0;
   for (u32 before = 0; before < expert; before++) {
     first += counts[before];
-    first_tile += (counts[before] + TILE_ROWS - 1) / TILE_ROWS;
+    first_tile += (counts[before] + tile_rows - 1) / tile_rows;
   }
-  u32 own_tiles = (counts[expert] + TILE_ROWS - 1) / TILE_ROWS;
+  u32 own_tiles = (counts[expert] + tile_rows - 1) / tile_rows;
   for (u32 i = threadIdx.x; i < own_tiles; i += blockDim.x) {
     tiles[2 * (first_tile + i)] = expert;
-    tiles[2 * (first_tile + i) + 1] = first + i * TILE_ROWS;
+    tiles[2 * (first_tile + i) + 1] = first + i * tile_rows;
   }
   if (threadIdx.x == 0) firsts[expert] = first;
   if (expert == gridDim.x - 1) {
@@ -125,4 +123,3 @@ KERNEL(combine_routed)(const float *__restrict__ routed, const u32 *__restrict__
   }
   out[(size_t)blockIdx.y * width + i] = sum;
 }
-#undef TILE_ROWS

@@ -40,16 +40,17 @@ KERNEL(linear_f32)(const float *x, u32 rows, const float *weight, u32 out_featur
                bias ? bias[id] : 0.0f, to, num_outputs);
 }
 
-// The same with routed rows: tile t holds `tiles[2 t + 1]`, the first of at most ROWS_AT_ONCE rows of expert
+// The same with routed rows: tile t holds `tiles[2 t + 1]`, the first of at most `tile_rows` rows of expert
 // `tiles[2 t]`, which end where the expert's do. Grid: (outputs / WARPS, tiles).
 KERNEL(linear_experts_f32)(const float *x, const u32 *tiles, const u32 *firsts, const float *weight, u32 out_features,
-                           u32 in_features, const float *bias, float *out) {
+                           u32 in_features, const float *bias, float *out, u32 tile_rows) {
   u32 output = blockIdx.x * WARPS + threadIdx.x / WARP, expert = tiles[2 * blockIdx.y];
   if (output >= out_features || expert == NONE) return;
-  u32 first = tiles[2 * blockIdx.y + 1], count = min(firsts[expert + 1] - first, (u32)ROWS_AT_ONCE);
+  u32 first = tiles[2 * blockIdx.y + 1], end = min(firsts[expert + 1], first + tile_rows);
   size_t id = (size_t)expert * out_features + output;
-  multiply_row(x + (size_t)first * in_features, count, weight + id * in_features, in_features, bias ? bias[id] : 0.0f,
-               out + (size_t)first * out_features + output, out_features);
+  for (; first < end; first += ROWS_AT_ONCE)
+    multiply_row(x + (size_t)first * in_features, min(end - first, (u32)ROWS_AT_ONCE), weight + id * in_features,
+                 in_features, bias ? bias[id] : 0.0f, out + (size_t)first * out_features + output, out_features);
 }
 #undef WARPS
 #undef ROWS_AT_ONCE

@@ -11,15 +11,15 @@
 // swapped, so that the same is true of what 8 threads write at once.
 DEVICE u32 stage_offset(u32 rows, u32 chunk, u32 row, u32 part) { return (chunk * rows + (row ^ chunk)) * 64 + part * 16; }
 
-// TILE_N outputs times TILE_M rows by WARPS_N * WARPS_M warps. Block (x, y, z): tile of rows, tile of outputs, and
-// `block_slices` slices. With several z the sums of slices go to `partial` [slices, rows, num_outputs].
+// TILE_N outputs times TILE_M rows from `first_row` on by WARPS_N * WARPS_M warps. Block (x, y, z): any, tile of outputs,
+// and `block_slices` slices. With several z the sums of slices go to `partial` [slices, rows, num_outputs].
 template <int TILE_N, int TILE_M, int WARPS_N, int WARPS_M, int STAGES>
-DEVICE void multiply_tile(const Product &product, u32 block_slices, float *__restrict__ partial) {
+DEVICE void multiply_tile(const Product &product, u32 first_row, u32 block_slices, float *__restrict__ partial) {
   const int ROWS = TILE_N + TILE_M, THREADS = 32 * WARPS_N * WARPS_M;
   const int N_TILES = TILE_N / WARPS_N / 16, M_TILES = TILE_M / WARPS_M / 8, STAGE_BYTES = ROWS * STEP_CHUNKS * 64;
   DYNAMIC_SHARED(shared);
   u32 thread = threadIdx.x, lane = thread % WARP, warp = thread / WARP;
-  u32 first_row = blockIdx.x * TILE_M, first_output = blockIdx.y * TILE_N;
+  u32 first_output = blockIdx.y * TILE_N;
   u32 slices = (product.stride + product.slice - 1) / product.slice, slice_chunks = product.slice / CHUNK;
   u32 slice = blockIdx.z * block_slices;
   u32 chunk = slice * slice_chunks, end = min((slice + block_slices) * slice_chunks, product.stride / CHUNK);
@@ -125,21 +125,53 @@ DEVICE void multiply_tile(const Product &product, u32 block_slices, float *__res
 KERNEL(linear_bf16_tile_32)(const u16 *x, u32 rows, const u16 *weight, u32 out_features, u32 stride, const float *bias,
                             float *out, u32 slice, u32 block_slices, float *partial) {
   Product product = {x, rows, weight, out_features, stride, bias, nullptr, out_features, out, slice};
-  multiply_tile<64, 32, 4, 1, 4>(product, block_slices, partial);
+  multiply_tile<64, 32, 4, 1, 4>(product, blockIdx.x * 32, block_slices, partial);
 }
 
 // 128 threads; shared memory: 3 stages of 192 rows.
 KERNEL(linear_bf16_tile_64)(const u16 *x, u32 rows, const u16 *weight, u32 out_features, u32 stride, const float *bias,
                             float *out, u32 slice, u32 block_slices, float *partial) {
   Product product = {x, rows, weight, out_features, stride, bias, nullptr, out_features, out, slice};
-  multiply_tile<128, 64, 4, 1, 3>(product, block_slices, partial);
+  multiply_tile<128, 64, 4, 1, 3>(product, blockIdx.x * 64, block_slices, partial);
 }
 
 // 256 threads; shared memory: 3 stages of 256 rows.
 KERNEL(linear_bf16_tile_128)(const u16 *x, u32 rows, const u16 *weight, u32 out_features, u32 stride, const float *bias,
                              float *out, u32 slice, u32 block_slices, float *partial) {
   Product product = {x, rows, weight, out_features, stride, bias, nullptr, out_features, out, slice};
-  multiply_tile<128, 128, 2, 4, 3>(product, block_slices, partial);
+  multiply_tile<128, 128, 2, 4, 3>(product, blockIdx.x * 128, block_slices, partial);
+}
+
+// Routed rows, as in linear_experts_bf16. Grid: (tiles of routed rows, tiles of outputs).
+DEVICE Product product_of_expert(const u16 *x, const u32 *tile, const u32 *firsts, u32 tile_rows, const u16 *weight,
+                                 u32 out_features, u32 stride, const float *bias, float *out, u32 slice) {
+  u32 expert = tile[0];
+  return {x,
+          min(firsts[expert + 1], tile[1] + tile_rows),
+          weight + (size_t)expert * out_features * stride,
+          out_features,
+          stride,
+          bias ? bias + (size_t)expert * out_features : nullptr,
+          nullptr,
+          out_features,
+          out,
+          slice};
+}
+
+KERNEL(linear_experts_tile_32)(const u16 *x, const u32 *tiles, const u32 *firsts, const u16 *weight, u32 out_features,
+                               u32 stride, const float *bias, float *out, u32 slice) {
+  const u32 *tile = tiles + 2 * blockIdx.x;
+  if (tile[0] == NONE) return;
+  Product product = product_of_expert(x, tile, firsts, 32, weight, out_features, stride, bias, out, slice);
+  multiply_tile<64, 32, 4, 1, 4>(product, tile[1], stride / CHUNK, nullptr);
+}
+
+KERNEL(linear_experts_tile_64)(const u16 *x, const u32 *tiles, const u32 *firsts, const u16 *weight, u32 out_features,
+                               u32 stride, const float *bias, float *out, u32 slice) {
+  const u32 *tile = tiles + 2 * blockIdx.x;
+  if (tile[0] == NONE) return;
+  Product product = product_of_expert(x, tile, firsts, 64, weight, out_features, stride, bias, out, slice);
+  multiply_tile<128, 64, 4, 1, 3>(product, tile[1], stride / CHUNK, nullptr);
 }
 
 // out = the slices' sums in ascending order, plus bias. Grid: (parts of a row, rows).

@@ -9,8 +9,51 @@ use crate::matrix::{Matrix, WeightFormat};
 use crate::rows::{MAX_GRID_ROWS, THREADS};
 use crate::scratch::Room;
 
-/// Routed rows of one expert that a block treats at once.
-const TILE_ROWS: usize = 8;
+/// Kernels for routed rows in bfloat16.
+struct ExpertTile {
+    kernel: &'static str,
+    /// Rows of one expert that a block treats at once.
+    rows: usize,
+    /// Outputs of a block; its grid has them first if they are those of the kernels for few rows.
+    outputs: u32,
+    /// Bytes of shared memory.
+    shared: u32,
+}
+
+/// The kernels by the mean number of an expert's rows, ascending. The results don't depend on the choice.
+const EXPERT_TILES: [ExpertTile; 3] = [
+    ExpertTile {
+        kernel: "linear_experts_bf16",
+        rows: 8,
+        outputs: BF16_OUTPUTS,
+        shared: 0,
+    },
+    ExpertTile {
+        kernel: "linear_experts_tile_32",
+        rows: 32,
+        outputs: 64,
+        shared: 4 * 96 * 128,
+    },
+    ExpertTile {
+        kernel: "linear_experts_tile_64",
+        rows: 64,
+        outputs: 128,
+        shared: 3 * 192 * 128,
+    },
+];
+
+/// The kernel for so many routed rows.
+fn expert_tile(routed: usize, num_experts: usize) -> &'static ExpertTile {
+    let mean = routed.div_ceil(num_experts);
+    let [few, some, many] = &EXPERT_TILES;
+    match mean {
+        ..=8 => few,
+        9..=32 => some,
+        _ => many,
+    }
+}
+/// Threads of a block of the kernels for many rows.
+const TILE_THREADS: u32 = 128;
 /// Most experts of a layer: each has a flag in a warp's shared memory.
 const MAX_EXPERTS: usize = 16_384;
 
@@ -36,7 +79,7 @@ pub struct Routing {
     counts: Buffer,
     /// `[num_experts + 1]` the first routed row of each.
     firsts: Buffer,
-    /// Pairs of an expert and its first row of at most `TILE_ROWS`.
+    /// Pairs of an expert and its first row of a tile.
     tiles: Buffer,
 }
 
@@ -67,7 +110,7 @@ impl Routing {
             routed: list(routed)?,
             counts: list(num_experts)?,
             firsts: list(num_experts + 1)?,
-            tiles: list(2 * max_tiles(routed, num_experts))?,
+            tiles: list(2 * max_tiles(routed, num_experts, EXPERT_TILES[0].rows))?,
         })
     }
 
@@ -101,14 +144,19 @@ impl Routing {
         &self.routed
     }
 
-    fn tiles(&self) -> usize {
-        max_tiles(self.num_routed(), self.num_experts)
+    /// The kernel for the routed rows.
+    fn tile(&self) -> &'static ExpertTile {
+        expert_tile(self.num_routed(), self.num_experts)
+    }
+
+    fn max_tiles(&self) -> usize {
+        max_tiles(self.num_routed(), self.num_experts, self.tile().rows)
     }
 }
 
 /// Most tiles that rows may need, however they are spread.
-fn max_tiles(routed: usize, num_experts: usize) -> usize {
-    routed.min(routed / TILE_ROWS + num_experts)
+fn max_tiles(routed: usize, num_experts: usize, tile_rows: usize) -> usize {
+    routed.min(routed / tile_rows + num_experts)
 }
 
 impl Device {
@@ -159,7 +207,8 @@ impl Device {
             .buffer(&routing.routed)
             .buffer(&routing.places)
             .buffer(&routing.tiles)
-            .u32(routing.tiles() as u32);
+            .u32(routing.max_tiles() as u32)
+            .u32(routing.tile().rows as u32);
         self.launch("list_routed", grid, THREADS, 0, arguments)
     }
 
@@ -191,7 +240,7 @@ impl Device {
         routing.tiles.require(self, NAME, "the routing", 0, 0)?;
         x.require_rows(self, NAME, "x", routed, width)?;
         out.require_rows(self, NAME, "out", routed, outputs)?;
-        let tiles = routing.tiles();
+        let (tiles, tile) = (routing.max_tiles(), routing.tile());
         ensure(tiles <= MAX_GRID_ROWS, NAME, || {
             format!("{tiles} tiles of rows")
         })?;
@@ -206,7 +255,8 @@ impl Device {
                     .u32(outputs_u32)
                     .u32(to_u32(NAME, "the width", width)?)
                     .optional(experts.bias.as_ref())
-                    .buffer(out);
+                    .buffer(out)
+                    .u32(tile.rows as u32);
                 let grid = [outputs_u32.div_ceil(F32_OUTPUTS), tiles as u32, 1];
                 self.launch("linear_experts_f32", grid, 32 * F32_OUTPUTS, 0, arguments)
             }
@@ -226,9 +276,13 @@ impl Device {
                     .optional(experts.bias.as_ref())
                     .buffer(out)
                     .u32(slice as u32);
-                let grid = [outputs_u32.div_ceil(BF16_OUTPUTS), tiles as u32, 1];
-                let threads = few_threads(slice, stride);
-                self.launch("linear_experts_bf16", grid, threads, 0, arguments)
+                let blocks = outputs_u32.div_ceil(tile.outputs);
+                // Few rows: blocks of a tile's outputs follow one another. Many: those of an output's tiles do.
+                let (grid, threads) = match tile.shared {
+                    0 => ([blocks, tiles as u32, 1], few_threads(slice, stride)),
+                    _ => ([tiles as u32, blocks, 1], TILE_THREADS),
+                };
+                self.launch(tile.kernel, grid, threads, tile.shared, arguments)
             }
         }
     }

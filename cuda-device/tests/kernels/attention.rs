@@ -180,9 +180,15 @@ impl Batch {
 
     /// Against the reference, and each row alone.
     fn check(&self, format: KvFormat, scores: Scores) {
+        let rows = self.rows.iter();
+        let expected: Vec<f64> = rows
+            .flat_map(|row| self.reference(format, scores, *row))
+            .collect();
         for device in devices() {
             let cache = self.cache(&device, format);
             let all = self.run(&device, &cache, scores, &self.rows, (0, 0));
+            let what = format!("{:?} {format:?} {scores:?}", self.heads);
+            assert_close(&all, &expected, tolerance(format), &what);
             // Some or all of them by the kernel for prefill.
             let len = self.rows.len();
             for prefill_rows in [(0, len), (1, len), (0, len - 1), (1, len - 1)] {
@@ -191,8 +197,6 @@ impl Batch {
             }
             for (row, found) in self.rows.iter().zip(all.chunks(self.heads.q_width())) {
                 let what = format!("{:?} {format:?} {scores:?} {row:?}", self.heads);
-                let expected = self.reference(format, scores, *row);
-                assert_close(found, &expected, tolerance(format), &what);
                 assert_same(
                     &self.run(&device, &cache, scores, &[*row], (0, 0)),
                     found,

@@ -34,6 +34,8 @@ fn rows_go_through_their_experts() {
             (8, 3, 41, false),
             (64, 8, 9, true),
             (60, 4, 33, false),
+            (3, 2, 40, true),
+            (2, 1, 150, true),
         ] {
             let (width, outputs) = (35, 19);
             let mut numbers = Numbers::new(14);
@@ -88,6 +90,9 @@ fn rows_go_through_their_experts() {
                     let row = &x[choice / top_k * width..][..width];
                     let found = &results[at * outputs..][..outputs];
                     check_product(found, format, row, own, width, None);
+                    if at % 5 != 0 {
+                        continue;
+                    }
                     // The expert's matrix by itself.
                     let alone = Matrix::from_f32(&device, format, width, own, None).unwrap();
                     let mut out = room(&device, outputs);

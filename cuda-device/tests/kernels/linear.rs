@@ -56,15 +56,22 @@ fn linear(device: &Device, matrix: &Matrix, x: &[f32]) -> Vec<f32> {
 }
 
 fn check(format: WeightFormat, outputs: usize, width: usize, batches: &[usize], has_bias: bool) {
+    let mut numbers = Numbers::new(10);
+    let weights = numbers.values(outputs * width);
+    let bias = has_bias.then(|| numbers.values(outputs));
+    let most = batches.iter().copied().max().unwrap_or(0);
+    let x = numbers.values(most * width);
+    let mut of_first_order: Option<Vec<f32>> = None;
     for device in devices() {
-        let mut numbers = Numbers::new(10);
-        let weights = numbers.values(outputs * width);
-        let bias = has_bias.then(|| numbers.values(outputs));
         let matrix = Matrix::from_f32(&device, format, width, &weights, bias.as_deref()).unwrap();
-        let most = batches.iter().copied().max().unwrap_or(0);
-        let x = numbers.values(most * width);
         let all = linear(&device, &matrix, &x);
-        check_product(&all, format, &x, &weights, width, bias.as_deref());
+        match &of_first_order {
+            Some(first) => assert_same(&all, first, "another order of threads"),
+            None => {
+                check_product(&all, format, &x, &weights, width, bias.as_deref());
+                of_first_order = Some(all.clone());
+            }
+        }
         for rows in batches {
             // The last rows, so that each stands elsewhere in its batch.
             let first = most - rows;
