@@ -151,7 +151,7 @@ DEVICE void attend_pieces(const float *__restrict__ qkv, u32 num_heads, Pages<u1
   u32 group = min(all_group - blockIdx.y % tiles * QUERIES, (u32)QUERIES), dim = pages.head_dim;
   u32 position = rows.positions[row], request = rows.requests[row], start = first_seen(position, window);
   u32 piece = start / PIECE + index;
-  if (piece > position / PIECE) return;
+  if (index >= num_pieces || piece > position / PIECE) return;
   pages.table = rows.block_tables + (size_t)(request < rows.num_requests ? request : 0) * rows.table_stride;
   pages.num_table = rows.table_stride;
 

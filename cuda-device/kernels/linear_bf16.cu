@@ -8,7 +8,7 @@
 
 #define MAX_WARPS 8
 #define CHUNK 32
-#define CHUNKS_IN_FLIGHT 4
+#define CHUNKS_IN_FLIGHT 8
 
 // Outputs and where they come from.
 struct Product {

@@ -45,10 +45,11 @@
 //! ```
 //!
 //! # The kernels under a sanitizer
-//! The simulator's memory is the host's, so AddressSanitizer sees a kernel that leaves its buffers:
+//! The simulator's memory is the host's, so the compiler's AddressSanitizer sees a kernel that leaves its buffers:
 //! ```text
-//! CUDA_DEVICE_SANITIZE=1 RUSTFLAGS="-C link-arg=-fsanitize=address" ASAN_OPTIONS=detect_leaks=0 \
-//!     cargo test -p cuda-device --target x86_64-unknown-linux-gnu --target-dir target/sanitize
+//! export CUDA_DEVICE_SANITIZE=1 RUSTFLAGS="-C link-arg=-lasan" ASAN_OPTIONS=detect_leaks=0
+//! export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="env LD_PRELOAD=$(g++ -print-file-name=libasan.so)"
+//! cargo test -p cuda-device --test kernels --target x86_64-unknown-linux-gnu
 //! ```
 
 mod attention;

@@ -15,10 +15,10 @@ pub(crate) const F32_ROWS: usize = 8;
 /// Outputs of a block of the kernels for few rows and bfloat16.
 pub(crate) const BF16_OUTPUTS: u32 = 16;
 
-/// Warps that should share a product with few rows, so that a large GPU's memory is kept busy: 16 on each of 132
-/// multiprocessors.
-const WANTED_WARPS: usize = 2112;
-/// Least `k` of a slice: a warp's loads for one of them are all under way at once.
+/// Warps that should share a product with few rows, so that a large GPU's memory is kept busy: about 8 on each of its
+/// multiprocessors, with 8 KB of loads each.
+const WANTED_WARPS: usize = 1024;
+/// Least `k` of a slice: a warp's loads of one are all under way at once.
 const MIN_SLICE: usize = 256;
 /// Most warps of a block.
 const MAX_WARPS: usize = 8;
@@ -29,6 +29,12 @@ pub(crate) fn slice_len(out_features: usize, stride: usize) -> usize {
     let slices = WANTED_WARPS.div_ceil(tiles);
     let len = stride.div_ceil(slices).max(MIN_SLICE);
     len.next_multiple_of(32)
+}
+
+/// Slices of a bfloat16 weight.
+fn stride_slices(matrix: &Matrix) -> usize {
+    let stride = matrix.stride();
+    stride.div_ceil(slice_len(matrix.out_features(), stride))
 }
 
 /// Threads of a block of the kernels for few rows.
@@ -48,6 +54,24 @@ struct RowTile {
     threads: u32,
     /// Steps in shared memory, of 128 bytes for each row and output.
     stages: usize,
+    /// Blocks that fill a large GPU.
+    wanted_blocks: usize,
+}
+
+impl RowTile {
+    /// Blocks of a product, if no block's slices are spread over others.
+    fn blocks(&self, rows: usize, outputs: usize) -> usize {
+        rows.div_ceil(self.rows) * outputs.div_ceil(self.outputs)
+    }
+
+    /// Slices of a block, of `slices`: sums of slices that are spread are written and read again, so they are only
+    /// where more than half of the GPU would be idle otherwise.
+    fn block_slices(&self, blocks: usize, slices: usize) -> usize {
+        if 2 * blocks > self.wanted_blocks {
+            return slices;
+        }
+        slices.div_ceil(self.wanted_blocks.div_ceil(blocks.max(1)))
+    }
 }
 
 /// The kernels by the rows that they are for, ascending.
@@ -59,6 +83,7 @@ const ROW_TILES: &[RowTile] = &[
         outputs: 64,
         threads: 128,
         stages: 4,
+        wanted_blocks: 4 * MULTIPROCESSORS,
     },
     RowTile {
         kernel: "linear_bf16_tile_64",
@@ -67,6 +92,7 @@ const ROW_TILES: &[RowTile] = &[
         outputs: 128,
         threads: 128,
         stages: 3,
+        wanted_blocks: 2 * MULTIPROCESSORS,
     },
     RowTile {
         kernel: "linear_bf16_tile_128",
@@ -75,11 +101,27 @@ const ROW_TILES: &[RowTile] = &[
         outputs: 128,
         threads: 256,
         stages: 3,
+        wanted_blocks: MULTIPROCESSORS,
     },
 ];
 
-/// Blocks that a product of many rows should have: two for each multiprocessor of a large GPU.
-const WANTED_BLOCKS: usize = 264;
+/// Multiprocessors of a large GPU.
+const MULTIPROCESSORS: usize = 132;
+
+/// The kernel for a product of many rows: the largest tile that is not too large for the rows, and that leaves something to
+/// do for all of the GPU.
+fn row_tile(rows: usize, outputs: usize) -> Option<&'static RowTile> {
+    let mut fitting = ROW_TILES.iter().rev().filter(|tile| rows >= tile.min_rows);
+    let largest = fitting.next()?;
+    let is_filled = largest.blocks(rows, outputs) >= largest.wanted_blocks;
+    match fitting.next() {
+        Some(smaller) if !is_filled && largest.rows > smaller.rows && rows > smaller.rows => {
+            Some(smaller)
+        }
+        _ => Some(largest),
+    }
+}
+
 /// Rows of a block of the kernels for few rows.
 const FEW_ROWS: usize = 8;
 /// Most rows that a product rounds itself: each block does so again, in place of a launch before it.
@@ -162,13 +204,39 @@ impl Device {
                 let grid = [num_outputs.div_ceil(F32_OUTPUTS), tiles, 1];
                 self.launch("linear_f32", grid, 32 * F32_OUTPUTS, 0, arguments)
             }
-            WeightFormat::Bf16 => {
-                let tile = ROW_TILES.iter().rev().find(|tile| rows >= tile.min_rows);
-                match (tile, ids) {
-                    (Some(tile), None) => self.tiled(tile, (x, offset), rows, matrix, out),
-                    _ => self.few((x, offset), rows, matrix, (ids, num_outputs), out),
+            WeightFormat::Bf16 => match (row_tile(rows, outputs), ids) {
+                (Some(tile), None) => {
+                    let slices = stride_slices(matrix);
+                    let blocks = tile.blocks(rows, outputs);
+                    let block_slices = tile.block_slices(blocks, slices);
+                    self.tiled((tile, block_slices), (x, offset), rows, matrix, out)
                 }
+                _ => self.few((x, offset), rows, matrix, (ids, num_outputs), out),
+            },
+        }
+    }
+
+    /// [`Self::linear`] by one of the kernels for many rows, whatever the rows, with so many slices to a block: for tests.
+    #[doc(hidden)]
+    pub fn linear_by_tile(
+        &self,
+        x: &Buffer,
+        rows: usize,
+        matrix: &Matrix,
+        (tile, block_slices): (usize, usize),
+        out: &mut Buffer,
+    ) -> Result<(), DeviceError> {
+        const NAME: &str = "linear_by_tile";
+        x.require_rows(self, NAME, "x", rows, matrix.in_features())?;
+        out.require_rows(self, NAME, "out", rows, matrix.out_features())?;
+        let tile = ROW_TILES
+            .get(tile)
+            .filter(|_| matrix.format() == WeightFormat::Bf16);
+        match tile {
+            Some(tile) if rows > 0 => {
+                self.tiled((tile, block_slices.max(1)), (x, 0), rows, matrix, out)
             }
+            _ => ensure(false, NAME, || "there is no such kernel".to_owned()),
         }
     }
 
@@ -211,7 +279,7 @@ impl Device {
     /// A product of many rows with a bfloat16 weight, of checked sizes.
     fn tiled(
         &self,
-        tile: &RowTile,
+        (tile, block_slices): (&RowTile, usize),
         (x, offset): (&Buffer, usize),
         rows: usize,
         matrix: &Matrix,
@@ -220,10 +288,7 @@ impl Device {
         let (outputs, stride) = (matrix.out_features(), matrix.stride());
         let slice = slice_len(outputs, stride);
         let slices = stride.div_ceil(slice);
-        // Slices are spread over blocks where there would be too few of these.
         let row_tiles = rows.div_ceil(tile.rows);
-        let tiles = row_tiles * outputs.div_ceil(tile.outputs);
-        let block_slices = slices.div_ceil(WANTED_BLOCKS.div_ceil(tiles));
         let groups = slices.div_ceil(block_slices);
 
         let mut scratch = self.scratch();
@@ -292,8 +357,22 @@ mod tests {
     fn slices_depend_on_the_shape() {
         assert_eq!(slice_len(151_936, 896), 896);
         assert_eq!(slice_len(896, 4864), 256);
-        assert_eq!(slice_len(4096, 4096), 480);
-        assert_eq!(few_threads(480, 4096), 256);
+        assert_eq!(slice_len(4096, 4096), 1024);
+        assert_eq!(few_threads(1024, 4096), 128);
         assert_eq!(few_threads(256, 64), 32);
+    }
+
+    #[test]
+    fn tiles_fill_the_device() {
+        let kernel = |rows, outputs| row_tile(rows, outputs).map(|tile| (tile.rows, tile.outputs));
+        assert_eq!(kernel(8, 4096), None);
+        assert_eq!(kernel(9, 4096), Some((32, 64)));
+        assert_eq!(kernel(64, 4096), Some((64, 128)));
+        assert_eq!(kernel(256, 4096), Some((64, 128)));
+        assert_eq!(kernel(2048, 4096), Some((128, 128)));
+        let tile = &ROW_TILES[1];
+        assert_eq!(tile.block_slices(tile.blocks(256, 4096), 4), 2);
+        assert_eq!(tile.block_slices(tile.blocks(128, 4096), 4), 1);
+        assert_eq!(tile.block_slices(1000, 4), 4);
     }
 }

@@ -191,7 +191,7 @@ impl Batch {
             assert_close(&all, &expected, tolerance(format), &what);
             // Some or all of them by the kernel for prefill.
             let len = self.rows.len();
-            for prefill_rows in [(0, len), (1, len), (0, len - 1), (1, len - 1)] {
+            for prefill_rows in [(0, len), (1, len - 1)] {
                 let found = self.run(&device, &cache, scores, &self.rows, prefill_rows);
                 assert_same(&found, &all, &format!("{scores:?} {prefill_rows:?}"));
             }
@@ -269,7 +269,7 @@ fn positions_of_several_parts() {
     let batch = Batch::new(heads(4, 2, 32), 16, &[last, last], &rows);
     for format in [KvFormat::F32, KvFormat::Bf16] {
         batch.check(format, PLAIN);
-        for window in [1, 2, 100, PART, PART + 1, last, last + 5] {
+        for window in [1, 100, PART + 1, last + 5] {
             batch.check(
                 format,
                 Scores {

@@ -113,10 +113,35 @@ fn products_of_many_slices() {
 }
 
 #[test]
-fn products_of_several_slices_in_a_block() {
-    // Two of 9 slices in a block, and both of 2.
-    check(WeightFormat::Bf16, 3200, 2104, &[1, 9], false);
-    check(WeightFormat::Bf16, 16_896, 512, &[1, 10], true);
+fn each_kernel_with_any_number_of_slices_to_a_block() {
+    let (outputs, width, most) = (75, 1100, 70);
+    let mut numbers = Numbers::new(19);
+    let (weights, bias) = (numbers.values(outputs * width), numbers.values(outputs));
+    let x = numbers.values(most * width);
+    for device in devices() {
+        let format = WeightFormat::Bf16;
+        let matrix = Matrix::from_f32(&device, format, width, &weights, Some(&bias)).unwrap();
+        let expected: Vec<f32> = x
+            .chunks(width)
+            .flat_map(|row| linear(&device, &matrix, row))
+            .collect();
+        let x = upload(&device, &x);
+        for tile in 0..3 {
+            // There are 5 slices.
+            for block_slices in [1, 3, 9] {
+                for rows in [1, most] {
+                    let mut out = room(&device, rows * outputs);
+                    device
+                        .linear_by_tile(&x, rows, &matrix, (tile, block_slices), &mut out)
+                        .unwrap();
+                    let what =
+                        format!("tile {tile}, {block_slices} slices to a block, {rows} rows");
+                    let found = download(&device, &out, rows * outputs);
+                    assert_same(&found, &expected[..rows * outputs], &what);
+                }
+            }
+        }
+    }
 }
 
 #[test]
