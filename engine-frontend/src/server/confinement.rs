@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use sandbox::{Access, FileRules, SystemCalls, Tcp, confine_files, deny_system_calls};
 
 use super::args::ServeArgs;
+use crate::arg_utils::DeviceArg;
 use crate::engine_core_client::core_executable;
 
 /// Confines the process to what serving takes. Call it before any thread is started, when the log and
@@ -13,6 +14,13 @@ pub fn confine(args: &ServeArgs) {
     if args.engine.no_sandbox {
         tracing::warn!(
             "the frontend is not confined: files, network and programs are the user's (--no-sandbox)"
+        );
+        return;
+    }
+    if matches!(args.engine.device, DeviceArg::Cuda(_)) {
+        tracing::warn!(
+            "the frontend is not confined: the engine core that it starts would be too, and the driver of CUDA needs \
+             more"
         );
         return;
     }

@@ -15,6 +15,7 @@ mod errors;
 mod faults;
 mod fields;
 mod first_steps;
+mod gpu;
 mod habits;
 mod isolation;
 mod logs;
