@@ -33,7 +33,7 @@ fn a_row_is_the_same_alone_in_company_in_chunks_and_after_a_prefix_hit() {
             let ids = random_ids(seed as u64, 45);
             let table = [3, 9, 4];
             let expected = bits(&runner.prefill(&mut Sequence::new(&ids, &table), 45));
-            let mut check = |what: &str, logits: &[f32]| {
+            let check = |what: &str, logits: &[f32]| {
                 assert!(bits(logits) == expected, "{architecture} {dtype:?} {what}");
             };
             for chunk in [1, 7, 16] {

@@ -471,6 +471,7 @@ impl Backend for CudaBackend {
             num_requests: step.num_requests,
             table_stride: step.block_table_stride,
             max_len: step.longest,
+            prefill_rows: (step.prefill_rows.start, step.prefill_rows.end),
         };
         let scores = Scores {
             scale: scores.scale,

@@ -1,5 +1,7 @@
 //! The batch of a step, on the device.
 
+use std::ops::Range;
+
 use cuda_device::{Buffer, Device};
 
 use super::bytes_of;
@@ -26,6 +28,8 @@ pub(super) struct Step {
     pub(super) num_logits_rows: usize,
     /// Positions up to the last one of any row.
     pub(super) longest: usize,
+    /// The rows that a kernel for prefill takes.
+    pub(super) prefill_rows: Range<usize>,
     /// Where lists are put together.
     words: Vec<u32>,
 }
@@ -48,6 +52,7 @@ impl Step {
             num_requests: 0,
             num_logits_rows: 0,
             longest: 0,
+            prefill_rows: 0..0,
             words: Vec::new(),
         })
     }
@@ -62,6 +67,7 @@ impl Step {
         self.num_requests = input.seq_lens.len();
         self.num_logits_rows = input.logits_indices.len();
         self.longest = input.seq_lens.iter().copied().max().unwrap_or(0) as usize;
+        self.prefill_rows = prefill_rows(input.query_start_loc);
         for (to, from) in [
             (&mut self.input_ids, input.input_ids),
             (&mut self.positions, input.positions),
@@ -94,5 +100,43 @@ impl Step {
         self.words.clear();
         self.words.extend(rows);
         Ok(device.upload(&mut self.chosen, 0, bytes_of(&self.words))?)
+    }
+}
+
+/// Rows of one request from which on they are worth a kernel that treats many at once.
+const MIN_PREFILL_ROWS: u32 = 16;
+
+/// The most rows in a row that are of requests with many.
+fn prefill_rows(query_start_loc: &[u32]) -> Range<usize> {
+    let (mut longest, mut run) = (0..0, 0..0);
+    for rows in query_start_loc.windows(2) {
+        let (first, end) = (rows[0], rows[1]);
+        if end.saturating_sub(first) < MIN_PREFILL_ROWS {
+            run = end..end;
+            continue;
+        }
+        run = run.start..end;
+        if run.len() > longest.len() {
+            longest = run.clone();
+        }
+    }
+    longest.start as usize..longest.end as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefills_that_stand_together_are_one_range() {
+        for (starts, expected) in [
+            (&[0][..], 0..0),
+            (&[0, 1, 2], 0..0),
+            (&[0, 1, 31, 61], 1..61),
+            (&[0, 40, 41, 141], 41..141),
+            (&[0, 20, 36, 51], 0..36),
+        ] {
+            assert_eq!(prefill_rows(starts), expected, "{starts:?}");
+        }
     }
 }
