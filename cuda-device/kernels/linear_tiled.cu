@@ -20,7 +20,7 @@ DEVICE void multiply_tile(const Product &product, u32 first_row, u32 block_slice
   DYNAMIC_SHARED(shared);
   u32 thread = threadIdx.x, lane = thread % WARP, warp = thread / WARP;
   u32 first_output = blockIdx.y * TILE_N;
-  u32 slices = (product.stride + product.slice - 1) / product.slice, slice_chunks = product.slice / CHUNK;
+  u32 slice_chunks = product.slice / CHUNK;
   u32 slice = blockIdx.z * block_slices;
   u32 chunk = slice * slice_chunks, end = min((slice + block_slices) * slice_chunks, product.stride / CHUNK);
   u32 steps = (end - chunk + STEP_CHUNKS - 1) / STEP_CHUNKS;
