@@ -1,8 +1,9 @@
 //! Times of the kernels at the shapes of two models, one line each:
 //!
 //! ```text
-//! cargo run --release -p cuda-device --example kernel_rates -- --device 0
+//! cargo run --release -p cuda-device --example kernel_rates -- --device 0 [--overlap]
 //! ```
+//! With `--overlap` kernels start while the one before them ends.
 //!
 //! Each line is the median of several runs of many launches, whose weights (or caches) take turns, so that they come from
 //! memory and not from a cache. GB/s are those of weights, or of keys and values.
@@ -17,12 +18,12 @@ const TURN_BYTES: usize = 400 << 20;
 const ROWS: [usize; 7] = [1, 4, 8, 32, 128, 256, 2048];
 
 fn main() -> Result<(), DeviceError> {
-    let mut arguments = std::env::args().skip(1);
-    let ordinal = match (arguments.next().as_deref(), arguments.next()) {
-        (Some("--device"), Some(number)) => number.parse().unwrap_or(0),
-        _ => 0,
-    };
+    let arguments: Vec<String> = std::env::args().collect();
+    let named = arguments.iter().position(|argument| argument == "--device");
+    let number = named.and_then(|at| arguments.get(at + 1));
+    let ordinal = number.and_then(|number| number.parse().ok()).unwrap_or(0);
     let device = Device::driver(ordinal, None)?;
+    device.set_overlapping_launches(arguments.iter().any(|argument| argument == "--overlap"));
     let (free, total) = device.free_and_total_bytes()?;
     println!("{}: {free} of {total} bytes free", device.name());
     for (model, hidden, inter, vocab, q, kv, dim) in [

@@ -161,6 +161,7 @@ KERNEL(paged_attention_f32)(const float *qkv, u32 num_heads, const float *keys, 
                             u32 num_kv_heads, u32 block_size, u32 head_dim, const u32 *positions, const u32 *requests,
                             const u32 *block_tables, u32 num_requests, u32 table_stride, float scale, float softcap,
                             u32 window, u32 num_parts, float *partial, Part *partial_sums, float *out) {
+  wait_for_previous();
   Pages<float> pages = {keys, values, num_blocks, num_kv_heads, block_size, head_dim, nullptr, 0};
   Rows rows = {positions, requests, block_tables, num_requests, table_stride};
   paged_attention(qkv, num_heads, pages, rows, scale, softcap, window, num_parts, partial, partial_sums, out);
@@ -170,6 +171,7 @@ KERNEL(paged_attention_bf16)(const float *qkv, u32 num_heads, const u16 *keys, c
                              u32 num_kv_heads, u32 block_size, u32 head_dim, const u32 *positions, const u32 *requests,
                              const u32 *block_tables, u32 num_requests, u32 table_stride, float scale, float softcap,
                              u32 window, u32 num_parts, float *partial, Part *partial_sums, float *out) {
+  wait_for_previous();
   Pages<u16> pages = {keys, values, num_blocks, num_kv_heads, block_size, head_dim, nullptr, 0};
   Rows rows = {positions, requests, block_tables, num_requests, table_stride};
   paged_attention(qkv, num_heads, pages, rows, scale, softcap, window, num_parts, partial, partial_sums, out);
@@ -180,6 +182,7 @@ KERNEL(paged_attention_bf16)(const float *qkv, u32 num_heads, const u16 *keys, c
 KERNEL(merge_parts)(const float *__restrict__ partial, const Part *__restrict__ partial_sums,
                     const u32 *__restrict__ positions, u32 window, u32 part_len, u32 num_parts, u32 dim,
                     float *__restrict__ out) {
+  wait_for_previous();
   u32 position = positions[blockIdx.y], start = window && position + 1 > window ? position + 1 - window : 0;
   u32 parts = min(position / part_len - start / part_len + 1, num_parts);
   size_t of = (size_t)blockIdx.y * gridDim.x + blockIdx.x;

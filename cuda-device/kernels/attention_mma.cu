@@ -306,6 +306,7 @@ DEVICE void attend_rows(const float *__restrict__ qkv, u32 num_rows, u32 num_hea
   (const float *qkv, u32 num_heads, const u16 *keys, const u16 *values, u32 num_blocks, u32 num_kv_heads,              \
    u32 block_size, u32 head_dim, const u32 *positions, const u32 *requests, const u32 *block_tables, u32 num_requests, \
    u32 table_stride, float scale, float softcap, u32 window, u32 num_pieces, float *partial, Part *partial_sums) {     \
+    wait_for_previous();                                                                                               \
     Pages<u16> pages = {keys, values, num_blocks, num_kv_heads, block_size, head_dim, nullptr, 0};                     \
     Rows rows = {positions, requests, block_tables, num_requests, table_stride};                                       \
     attend_pieces<D>(qkv, num_heads, pages, rows, ScoreRule{scale, softcap}, window, num_pieces, partial,              \
@@ -316,6 +317,7 @@ DEVICE void attend_rows(const float *__restrict__ qkv, u32 num_rows, u32 num_hea
   (const float *qkv, u32 num_heads, const u16 *keys, const u16 *values, u32 num_blocks, u32 num_kv_heads,              \
    u32 block_size, u32 head_dim, const u32 *positions, const u32 *requests, const u32 *block_tables, u32 num_requests, \
    u32 table_stride, float scale, float softcap, u32 window, u32 num_rows, float *out) {                               \
+    wait_for_previous();                                                                                               \
     Pages<u16> pages = {keys, values, num_blocks, num_kv_heads, block_size, head_dim, nullptr, 0};                     \
     Rows rows = {positions, requests, block_tables, num_requests, table_stride};                                       \
     attend_rows<D>(qkv, num_rows, num_heads, pages, rows, ScoreRule{scale, softcap}, window, out);                     \

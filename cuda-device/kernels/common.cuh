@@ -107,6 +107,16 @@ DEVICE uint4 load_activations(const float *x) {
                     pack_bf16(high.z, high.w));
 }
 
+// Where a kernel's launch may overlap the end of the one before it (`Device::set_overlapping_launches`): waits until
+// that one has ended and its results are there. Each kernel does so before it touches what another may write, and
+// each of its blocks does, so that all before that one have ended too.
+DEVICE void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // The sum over a warp, the same in each lane.
 DEVICE float warp_sum(float value) {
   for (int step = 16; step > 0; step >>= 1) value += __shfl_xor_sync(FULL_WARP, value, step);

@@ -10,6 +10,7 @@
 // num_experts flags. Grid: (rows).
 KERNEL(route_rows)(const float *__restrict__ logits, u32 num_experts, u32 top_k, u32 normalize,
                    u32 *__restrict__ choices, float *__restrict__ weights) {
+  wait_for_previous();
   DYNAMIC_SHARED(taken);
   u32 lane = threadIdx.x;
   const float *row = logits + (size_t)blockIdx.x * num_experts;
@@ -63,6 +64,7 @@ KERNEL(route_rows)(const float *__restrict__ logits, u32 num_experts, u32 top_k,
 
 // counts[expert] = rows that chose it. Grid: (num_experts).
 KERNEL(count_routed)(const u32 *__restrict__ choices, u32 num_choices, u32 *__restrict__ counts) {
+  wait_for_previous();
   __shared__ float room[32];
   u32 count = 0;
   for (u32 i = threadIdx.x; i < num_choices; i += blockDim.x) count += choices[i] == blockIdx.x;
@@ -74,6 +76,7 @@ KERNEL(count_routed)(const u32 *__restrict__ choices, u32 num_choices, u32 *__re
 KERNEL(list_routed)(const u32 *__restrict__ choices, u32 num_choices, u32 top_k, const u32 *__restrict__ counts,
                     u32 *__restrict__ firsts, u32 *__restrict__ routed, u32 *__restrict__ places,
                     u32 *__restrict__ tiles, u32 num_tiles, u32 tile_rows) {
+  wait_for_previous();
   __shared__ u32 found[32];
   u32 expert = blockIdx.x, first = 0, first_tile = 0;
   for (u32 before = 0; before < expert; before++) {
@@ -114,6 +117,7 @@ KERNEL(list_routed)(const u32 *__restrict__ choices, u32 num_choices, u32 top_k,
 // out[row] = sum of weight times routed row, the experts ascending. Grid: (parts of a row, rows).
 KERNEL(combine_routed)(const float *__restrict__ routed, const u32 *__restrict__ places,
                        const float *__restrict__ weights, u32 top_k, float *__restrict__ out, u32 width) {
+  wait_for_previous();
   u32 i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= width) return;
   float sum = 0.0f;

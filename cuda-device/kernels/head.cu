@@ -8,6 +8,7 @@ DEVICE bool is_allowed(const u32 *mask, u32 token) { return !mask || (mask[token
 // -inf where the row's mask has no bit, or no word. Grid: (parts of a row, rows).
 KERNEL(mask_logits)(float *__restrict__ logits, u32 width, const u32 *__restrict__ pool, u32 num_slots, u32 words,
                     const int *__restrict__ slots) {
+  wait_for_previous();
   u32 token = blockIdx.x * blockDim.x + threadIdx.x;
   int slot = slots[blockIdx.y];
   if (token >= width || slot < 0) return;
@@ -47,6 +48,7 @@ DEVICE Candidate block_best(Candidate best) {
 KERNEL(part_argmax)(const float *__restrict__ logits, u32 width, u32 num_tokens, const u32 *__restrict__ pool,
                     u32 num_slots, u32 words, const int *__restrict__ slots, u32 part_tokens,
                     Candidate *__restrict__ parts) {
+  wait_for_previous();
   int slot = slots ? slots[blockIdx.y] : -1;
   bool known = slot < 0 || (u32)slot < num_slots;
   const u32 *mask = slot < 0 ? nullptr : pool + (size_t)slot * words;
@@ -63,6 +65,7 @@ KERNEL(part_argmax)(const float *__restrict__ logits, u32 width, u32 num_tokens,
 
 // The best of a row's parts; -1 where all are -inf or one is NaN or +inf. Grid: (rows).
 KERNEL(row_argmax)(const Candidate *__restrict__ parts, u32 num_parts, int *__restrict__ out) {
+  wait_for_previous();
   Candidate best = {negative_infinity(), NONE, 0};
   for (u32 i = threadIdx.x; i < num_parts; i += blockDim.x) best = larger(best, parts[blockIdx.x * num_parts + i]);
   best = block_best(best);

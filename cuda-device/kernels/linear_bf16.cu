@@ -44,13 +44,17 @@ DEVICE void multiply_slice(const Product &product, const X *x, u32 first_output,
   for (u32 chunk = 0; chunk < chunks; chunk += CHUNKS_IN_FLIGHT) {
     uint4 a[CHUNKS_IN_FLIGHT][2], b[CHUNKS_IN_FLIGHT];
 #pragma unroll
-    for (int i = 0; i < CHUNKS_IN_FLIGHT; i++) {
-      b[i] = make_uint4(0, 0, 0, 0);
+    for (int i = 0; i < CHUNKS_IN_FLIGHT; i++)
       if (chunk + i < chunks) {
         a[i][0] = load_streamed((const uint4 *)(low + (chunk + i) * CHUNK));
         a[i][1] = load_streamed((const uint4 *)(high + (chunk + i) * CHUNK));
-        if (has_row) b[i] = load_activations(row + (chunk + i) * CHUNK);
       }
+    // Weights are there before the activations are.
+    if (chunk == 0) wait_for_previous();
+#pragma unroll
+    for (int i = 0; i < CHUNKS_IN_FLIGHT; i++) {
+      b[i] = make_uint4(0, 0, 0, 0);
+      if (has_row && chunk + i < chunks) b[i] = load_activations(row + (chunk + i) * CHUNK);
     }
 #pragma unroll
     for (int i = 0; i < CHUNKS_IN_FLIGHT; i++) {
@@ -64,6 +68,7 @@ DEVICE void multiply_slice(const Product &product, const X *x, u32 first_output,
 // 16 outputs times 8 rows: each warp takes one slice of MAX_WARPS, until there are no more.
 template <class X>
 DEVICE void multiply_few(const Product &product, const X *x, u32 first_output, u32 first_row) {
+  if (product.ids) wait_for_previous();
   const int ITEMS = 16 * 8;
   __shared__ float partial[MAX_WARPS][ITEMS];
   u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
@@ -119,6 +124,7 @@ KERNEL(linear_bf16_direct)(const float *x, u32 rows, const u16 *weight, u32 out_
 // Routed rows, as in linear_experts_f32. Grid: (outputs / 16, tiles of 8 rows).
 KERNEL(linear_experts_bf16)(const u16 *x, const u32 *tiles, const u32 *firsts, const u16 *weight, u32 out_features,
                             u32 stride, const float *bias, float *out, u32 slice) {
+  wait_for_previous();
   u32 expert = tiles[2 * blockIdx.y];
   if (expert == NONE) return;
   Product product = {x,

@@ -27,6 +27,7 @@ DEVICE void multiply_row(const float *__restrict__ x, u32 rows, const float *__r
 // Grid: (outputs / WARPS, rows / ROWS_AT_ONCE).
 KERNEL(linear_f32)(const float *x, u32 rows, const float *weight, u32 out_features, u32 in_features, const float *bias,
                    const u32 *ids, u32 num_outputs, float *out) {
+  wait_for_previous();
   u32 output = blockIdx.x * WARPS + threadIdx.x / WARP;
   if (output >= num_outputs) return;
   u32 id = ids ? ids[output] : output, first = blockIdx.y * ROWS_AT_ONCE;
@@ -44,6 +45,7 @@ KERNEL(linear_f32)(const float *x, u32 rows, const float *weight, u32 out_featur
 // `tiles[2 t]`, which end where the expert's do. Grid: (outputs / WARPS, tiles).
 KERNEL(linear_experts_f32)(const float *x, const u32 *tiles, const u32 *firsts, const float *weight, u32 out_features,
                            u32 in_features, const float *bias, float *out, u32 tile_rows) {
+  wait_for_previous();
   u32 output = blockIdx.x * WARPS + threadIdx.x / WARP, expert = tiles[2 * blockIdx.y];
   if (output >= out_features || expert == NONE) return;
   u32 first = tiles[2 * blockIdx.y + 1], end = min(firsts[expert + 1], first + tile_rows);

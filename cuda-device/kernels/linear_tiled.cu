@@ -20,7 +20,7 @@ DEVICE void multiply_tile(const Product &product, u32 first_row, u32 block_slice
   DYNAMIC_SHARED(shared);
   u32 thread = threadIdx.x, lane = thread % WARP, warp = thread / WARP;
   u32 first_output = blockIdx.y * TILE_N;
-  u32 slices = (product.stride + product.slice - 1) / product.slice, slice_chunks = product.slice / CHUNK;
+  u32 slice_chunks = product.slice / CHUNK;
   u32 slice = blockIdx.z * block_slices;
   u32 chunk = slice * slice_chunks, end = min((slice + block_slices) * slice_chunks, product.stride / CHUNK);
   u32 steps = (end - chunk + STEP_CHUNKS - 1) / STEP_CHUNKS;
@@ -124,6 +124,7 @@ DEVICE void multiply_tile(const Product &product, u32 first_row, u32 block_slice
 // 128 threads; shared memory: 4 stages of 96 rows, 128 bytes each.
 KERNEL(linear_bf16_tile_32)(const u16 *x, u32 rows, const u16 *weight, u32 out_features, u32 stride, const float *bias,
                             float *out, u32 slice, u32 block_slices, float *partial) {
+  wait_for_previous();
   Product product = {x, rows, weight, out_features, stride, bias, nullptr, out_features, out, slice};
   multiply_tile<64, 32, 4, 1, 4>(product, blockIdx.x * 32, block_slices, partial);
 }
@@ -131,6 +132,7 @@ KERNEL(linear_bf16_tile_32)(const u16 *x, u32 rows, const u16 *weight, u32 out_f
 // 128 threads; shared memory: 3 stages of 192 rows.
 KERNEL(linear_bf16_tile_64)(const u16 *x, u32 rows, const u16 *weight, u32 out_features, u32 stride, const float *bias,
                             float *out, u32 slice, u32 block_slices, float *partial) {
+  wait_for_previous();
   Product product = {x, rows, weight, out_features, stride, bias, nullptr, out_features, out, slice};
   multiply_tile<128, 64, 4, 1, 3>(product, blockIdx.x * 64, block_slices, partial);
 }
@@ -138,6 +140,7 @@ KERNEL(linear_bf16_tile_64)(const u16 *x, u32 rows, const u16 *weight, u32 out_f
 // 256 threads; shared memory: 3 stages of 256 rows.
 KERNEL(linear_bf16_tile_128)(const u16 *x, u32 rows, const u16 *weight, u32 out_features, u32 stride, const float *bias,
                              float *out, u32 slice, u32 block_slices, float *partial) {
+  wait_for_previous();
   Product product = {x, rows, weight, out_features, stride, bias, nullptr, out_features, out, slice};
   multiply_tile<128, 128, 2, 4, 3>(product, blockIdx.x * 128, block_slices, partial);
 }
@@ -160,6 +163,7 @@ DEVICE Product product_of_expert(const u16 *x, const u32 *tile, const u32 *first
 
 KERNEL(linear_experts_tile_32)(const u16 *x, const u32 *tiles, const u32 *firsts, const u16 *weight, u32 out_features,
                                u32 stride, const float *bias, float *out, u32 slice) {
+  wait_for_previous();
   const u32 *tile = tiles + 2 * blockIdx.x;
   if (tile[0] == NONE) return;
   Product product = product_of_expert(x, tile, firsts, 32, weight, out_features, stride, bias, out, slice);
@@ -168,6 +172,7 @@ KERNEL(linear_experts_tile_32)(const u16 *x, const u32 *tiles, const u32 *firsts
 
 KERNEL(linear_experts_tile_64)(const u16 *x, const u32 *tiles, const u32 *firsts, const u16 *weight, u32 out_features,
                                u32 stride, const float *bias, float *out, u32 slice) {
+  wait_for_previous();
   const u32 *tile = tiles + 2 * blockIdx.x;
   if (tile[0] == NONE) return;
   Product product = product_of_expert(x, tile, firsts, 64, weight, out_features, stride, bias, out, slice);
@@ -177,6 +182,7 @@ KERNEL(linear_experts_tile_64)(const u16 *x, const u32 *tiles, const u32 *firsts
 // out = the slices' sums in ascending order, plus bias. Grid: (parts of a row, rows).
 KERNEL(sum_slices)(const float *__restrict__ partial, u32 slices, const float *__restrict__ bias,
                    float *__restrict__ out, u32 num_outputs) {
+  wait_for_previous();
   u32 output = blockIdx.x * blockDim.x + threadIdx.x;
   if (output >= num_outputs) return;
   size_t at = (size_t)blockIdx.y * num_outputs + output, step = (size_t)gridDim.y * num_outputs;

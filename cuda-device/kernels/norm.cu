@@ -3,6 +3,7 @@
 
 // out = x / rms(x) * weight by row; `out` may be `x`. Grid: (rows).
 KERNEL(rms_norm)(const float *x, const float *__restrict__ weight, float eps, float *out, u32 width) {
+  wait_for_previous();
   __shared__ float room[32];
   const float *row = x + (size_t)blockIdx.x * width;
   float *to = out + (size_t)blockIdx.x * width;
@@ -15,6 +16,7 @@ KERNEL(rms_norm)(const float *x, const float *__restrict__ weight, float eps, fl
 // residual += delta, then out = rms_norm(residual). Grid: (rows).
 KERNEL(add_rms_norm)(float *__restrict__ residual, const float *__restrict__ delta, const float *__restrict__ weight,
                      float eps, float *__restrict__ out, u32 width) {
+  wait_for_previous();
   __shared__ float room[32];
   size_t first = (size_t)blockIdx.x * width;
   float squares = 0.0f;

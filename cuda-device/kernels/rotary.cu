@@ -58,6 +58,7 @@ KERNEL(head_step_f32)(float *qkv, u32 rows, u32 num_heads, u32 num_kv_heads, u32
                       const float *k_weight, float eps, const float *cosines, const float *sines, u32 half,
                       u32 max_positions, const u32 *positions, const u32 *slots, float *keys, float *values,
                       u32 block_size, u32 num_slots) {
+  wait_for_previous();
   head_step(qkv, rows, num_heads, num_kv_heads, head_dim, q_weight, k_weight, eps, cosines, sines, half, max_positions,
             positions, slots, keys, values, block_size, num_slots);
 }
@@ -66,6 +67,7 @@ KERNEL(head_step_bf16)(float *qkv, u32 rows, u32 num_heads, u32 num_kv_heads, u3
                        const float *k_weight, float eps, const float *cosines, const float *sines, u32 half,
                        u32 max_positions, const u32 *positions, const u32 *slots, u16 *keys, u16 *values,
                        u32 block_size, u32 num_slots) {
+  wait_for_previous();
   head_step(qkv, rows, num_heads, num_kv_heads, head_dim, q_weight, k_weight, eps, cosines, sines, half, max_positions,
             positions, slots, keys, values, block_size, num_slots);
 }

@@ -14,16 +14,19 @@ DEVICE void embed_row(const T *__restrict__ table, u32 num_ids, u32 stride, cons
 }
 
 KERNEL(embed_f32)(const float *table, u32 num_ids, u32 stride, const u32 *ids, float scale, float *out, u32 width) {
+  wait_for_previous();
   embed_row(table, num_ids, stride, ids, scale, out, width);
 }
 
 KERNEL(embed_bf16)(const u16 *table, u32 num_ids, u32 stride, const u32 *ids, float scale, float *out, u32 width) {
+  wait_for_previous();
   embed_row(table, num_ids, stride, ids, scale, out, width);
 }
 
 // to[i] = from[indices[i]]; NaN where an index is not below `num_rows`. Grid: (rows, parts of the width).
 KERNEL(gather_rows)(const float *__restrict__ from, u32 num_rows, const u32 *__restrict__ indices,
                     float *__restrict__ to, u32 width) {
+  wait_for_previous();
   u32 row = indices[blockIdx.x];
   for (u32 i = blockIdx.y * blockDim.x + threadIdx.x; i < width; i += gridDim.y * blockDim.x)
     to[(size_t)blockIdx.x * width + i] = row < num_rows ? from[(size_t)row * width + i] : not_a_number();
@@ -31,6 +34,7 @@ KERNEL(gather_rows)(const float *__restrict__ from, u32 num_rows, const u32 *__r
 
 // Rows [rows, width] of f32 rounded to bfloat16 [rows, stride], zeros behind `width`. Grid: (parts of a row, rows).
 KERNEL(round_rows)(const float *__restrict__ from, u32 width, u32 stride, u32 *__restrict__ to) {
+  wait_for_previous();
   u32 pair = blockIdx.x * blockDim.x + threadIdx.x, i = 2 * pair;
   if (i >= stride) return;
   const float *row = from + (size_t)blockIdx.y * width;
@@ -49,6 +53,7 @@ DEVICE float gelu_tanh(float x) {
 
 // out[r] = act(gate[r]) * up[r] of [gate | up] in a row of 2 * width. Grid: (parts of a row, rows).
 KERNEL(act_and_mul)(const float *__restrict__ gate_up, float *__restrict__ out, u32 width, u32 is_gelu) {
+  wait_for_previous();
   u32 i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= width) return;
   const float *row = gate_up + (size_t)blockIdx.y * 2 * width;
@@ -58,6 +63,7 @@ KERNEL(act_and_mul)(const float *__restrict__ gate_up, float *__restrict__ out, 
 
 // values = bound * tanh(values / bound). Grid: (parts).
 KERNEL(softcap)(float *values, u64 count, float bound) {
+  wait_for_previous();
   u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) values[i] = bound * tanhf(values[i] / bound);
 }

@@ -163,6 +163,17 @@ impl Device {
         }
     }
 
+    /// Lets kernels start while the one before them ends (programmatic dependent launch), on GPUs of compute capability 9.0
+    /// or later; on others nothing changes. Each kernel waits for the results of the one before it, so its own don't change.
+    /// Off at first. A graph keeps what was set when it was captured.
+    pub fn set_overlapping_launches(&self, overlap: bool) {
+        match &self.0.engine {
+            Engine::Driver(driver) => driver.set_overlapping_launches(overlap),
+            #[cfg(feature = "simulator")]
+            Engine::Simulator(_) => {}
+        }
+    }
+
     /// Launches a kernel. A grid without blocks is nothing to do.
     ///
     /// The caller has checked that the kernel stays within the buffers that `arguments` point to.

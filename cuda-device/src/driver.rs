@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
@@ -22,6 +23,10 @@ pub(crate) struct Driver {
     context: sys::CUcontext,
     module: sys::CUmodule,
     stream: sys::CUstream,
+    /// True if the GPU can start a kernel's blocks before the kernel before it has ended.
+    can_overlap: bool,
+    /// True if that is wanted.
+    overlaps: AtomicBool,
     kernels: HashMap<&'static str, sys::CUfunction>,
 }
 
@@ -62,6 +67,8 @@ impl Driver {
             context,
             module: std::ptr::null_mut(),
             stream: std::ptr::null_mut(),
+            can_overlap: major >= 9,
+            overlaps: AtomicBool::new(false),
             kernels: HashMap::new(),
         };
         driver.load(&code)?;
@@ -205,17 +212,41 @@ impl Driver {
         let mut pointers = arguments.pointers();
         // SAFETY: the arguments are the kernel's, as its tests check; buffers' sizes were checked by the operation.
         let launched = unsafe {
-            let (grid, block) = ((grid[0], grid[1], grid[2]), (threads, 1, 1));
-            result::launch_kernel(
-                *function,
-                grid,
-                block,
-                shared_bytes,
-                self.stream,
-                &mut pointers,
-            )
+            if self.overlaps.load(Ordering::Relaxed) {
+                let mut overlap = overlap_attribute();
+                let config = sys::CUlaunchConfig {
+                    gridDimX: grid[0],
+                    gridDimY: grid[1],
+                    gridDimZ: grid[2],
+                    blockDimX: threads,
+                    blockDimY: 1,
+                    blockDimZ: 1,
+                    sharedMemBytes: shared_bytes,
+                    hStream: self.stream,
+                    attrs: &raw mut overlap,
+                    numAttrs: 1,
+                };
+                let (arguments, extra) = (pointers.as_mut_ptr(), std::ptr::null_mut());
+                sys::cuLaunchKernelEx(&raw const config, *function, arguments, extra).result()
+            } else {
+                let (grid, block) = ((grid[0], grid[1], grid[2]), (threads, 1, 1));
+                result::launch_kernel(
+                    *function,
+                    grid,
+                    block,
+                    shared_bytes,
+                    self.stream,
+                    &mut pointers,
+                )
+            }
         };
         check(kernel, launched)
+    }
+
+    /// See [`crate::Device::set_overlapping_launches`].
+    pub(crate) fn set_overlapping_launches(&self, overlap: bool) {
+        let overlap = overlap && self.can_overlap;
+        self.overlaps.store(overlap, Ordering::Relaxed);
     }
 
     pub(crate) fn begin_capture(&self) -> Result<(), DeviceError> {
@@ -317,6 +348,17 @@ impl Drop for Driver {
             }
             let _ = result::primary_ctx::release(self.device);
         }
+    }
+}
+
+/// Lets a kernel start before the one before it has ended: each waits for that itself.
+fn overlap_attribute() -> sys::CUlaunchAttribute {
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue {
+            programmaticStreamSerializationAllowed: 1,
+        },
     }
 }
 

@@ -45,8 +45,6 @@ pub(crate) fn few_threads(slice: usize, stride: usize) -> u32 {
 /// A kernel for many rows and bfloat16.
 struct RowTile {
     kernel: &'static str,
-    /// Rows from which on it is taken. The results don't depend on it.
-    min_rows: usize,
     /// Rows of a block.
     rows: usize,
     /// Outputs of a block.
@@ -75,10 +73,9 @@ impl RowTile {
 }
 
 /// The kernels by the rows that they are for, ascending.
-const ROW_TILES: &[RowTile] = &[
+const ROW_TILES: [RowTile; 3] = [
     RowTile {
         kernel: "linear_bf16_tile_32",
-        min_rows: 9,
         rows: 32,
         outputs: 64,
         threads: 128,
@@ -87,7 +84,6 @@ const ROW_TILES: &[RowTile] = &[
     },
     RowTile {
         kernel: "linear_bf16_tile_64",
-        min_rows: 33,
         rows: 64,
         outputs: 128,
         threads: 128,
@@ -96,7 +92,6 @@ const ROW_TILES: &[RowTile] = &[
     },
     RowTile {
         kernel: "linear_bf16_tile_128",
-        min_rows: 65,
         rows: 128,
         outputs: 128,
         threads: 256,
@@ -108,17 +103,16 @@ const ROW_TILES: &[RowTile] = &[
 /// Multiprocessors of a large GPU.
 const MULTIPROCESSORS: usize = 132;
 
-/// The kernel for a product of many rows: the largest tile that is not too large for the rows, and that leaves something to
-/// do for all of the GPU.
+/// The kernel for a product of many rows. The results don't depend on the choice.
 fn row_tile(rows: usize, outputs: usize) -> Option<&'static RowTile> {
-    let mut fitting = ROW_TILES.iter().rev().filter(|tile| rows >= tile.min_rows);
-    let largest = fitting.next()?;
-    let is_filled = largest.blocks(rows, outputs) >= largest.wanted_blocks;
-    match fitting.next() {
-        Some(smaller) if !is_filled && largest.rows > smaller.rows && rows > smaller.rows => {
-            Some(smaller)
-        }
-        _ => Some(largest),
+    let [small, middle, large] = &ROW_TILES;
+    match rows {
+        ..=FEW_ROWS => None,
+        _ if rows <= small.rows => Some(small),
+        _ if rows <= middle.rows => Some(middle),
+        // Large tiles where these are enough for all multiprocessors.
+        _ if large.blocks(rows, outputs) >= large.wanted_blocks => Some(large),
+        _ => Some(middle),
     }
 }
 

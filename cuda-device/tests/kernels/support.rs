@@ -9,7 +9,14 @@ use half::bf16;
 pub(crate) fn devices() -> Vec<Device> {
     static GPU: OnceLock<Option<Device>> = OnceLock::new();
     let is_wanted = std::env::var_os("CUDA_DEVICE_TESTS").is_some_and(|value| value == "1");
-    let gpu = GPU.get_or_init(|| is_wanted.then(|| Device::driver(0, None).unwrap()));
+    let gpu = GPU.get_or_init(|| {
+        is_wanted.then(|| {
+            let device = Device::driver(0, None).unwrap();
+            let overlap = std::env::var_os("CUDA_DEVICE_OVERLAP").is_some_and(|value| value == "1");
+            device.set_overlapping_launches(overlap);
+            device
+        })
+    });
     if let Some(gpu) = gpu {
         return vec![gpu.clone()];
     }
