@@ -5,6 +5,8 @@ fn main() {
     println!("cargo::rustc-check-cfg=cfg(has_simulator)");
     #[cfg(feature = "simulator")]
     simulator::build();
+    #[cfg(not(feature = "simulator"))]
+    println!("cargo::rustc-env=CUDA_DEVICE_NO_SIMULATOR=this build has none");
 }
 
 #[cfg(feature = "simulator")]

@@ -9,7 +9,6 @@ use crate::driver::Driver;
 use crate::error::{DeviceError, ensure};
 use crate::launch::{Arguments, Grid};
 use crate::scratch::Scratch;
-#[cfg(feature = "simulator")]
 use crate::simulator::{Simulator, ThreadOrder};
 
 /// A GPU behind the CUDA driver, or the simulator. Clones are the same device.
@@ -30,7 +29,6 @@ pub(crate) struct Inner {
 /// Who runs the kernels.
 pub(crate) enum Engine {
     Driver(Driver),
-    #[cfg(feature = "simulator")]
     Simulator(Simulator),
 }
 
@@ -44,13 +42,13 @@ impl Device {
     }
 
     /// The simulator on this machine's processor, with a block's threads run in `order`.
-    #[cfg(feature = "simulator")]
+    ///
+    /// Fails with [`DeviceError::Simulator`] where the crate was built without its feature or a C++ compiler.
     pub fn simulator(order: ThreadOrder) -> Result<Self, DeviceError> {
         Ok(Self::new(Engine::Simulator(Simulator::new(order, true)?)))
     }
 
     /// A simulator whose kernels have lost their barriers, which must give wrong results in some order.
-    #[cfg(feature = "simulator")]
     #[doc(hidden)]
     pub fn simulator_without_barriers(order: ThreadOrder) -> Result<Self, DeviceError> {
         Ok(Self::new(Engine::Simulator(Simulator::new(order, false)?)))
@@ -68,7 +66,6 @@ impl Device {
     pub fn name(&self) -> &str {
         match &self.0.engine {
             Engine::Driver(driver) => driver.name(),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(_) => "simulator",
         }
     }
@@ -77,7 +74,6 @@ impl Device {
     pub fn free_and_total_bytes(&self) -> Result<(u64, u64), DeviceError> {
         match &self.0.engine {
             Engine::Driver(driver) => driver.free_and_total_bytes(),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => Ok(simulator.free_and_total_bytes()),
         }
     }
@@ -93,7 +89,6 @@ impl Device {
     pub(crate) fn allocate_raw(&self, bytes: usize, zeros: bool) -> Result<u64, DeviceError> {
         match &self.0.engine {
             Engine::Driver(driver) => driver.allocate(bytes, zeros),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => simulator.allocate(bytes),
         }
     }
@@ -105,7 +100,6 @@ impl Device {
         let address = to.address() + offset as u64;
         match &self.0.engine {
             Engine::Driver(driver) => driver.upload(address, bytes),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => {
                 simulator.upload(address, bytes);
                 Ok(())
@@ -120,7 +114,6 @@ impl Device {
         let address = from.address() + offset as u64;
         match &self.0.engine {
             Engine::Driver(driver) => driver.download(address, to),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => {
                 simulator.download(address, to);
                 Ok(())
@@ -145,7 +138,6 @@ impl Device {
     pub(crate) fn copy_raw(&self, from: u64, to: u64, bytes: usize) -> Result<(), DeviceError> {
         match &self.0.engine {
             Engine::Driver(driver) => driver.copy(from, to, bytes),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => {
                 simulator.copy(from, to, bytes);
                 Ok(())
@@ -158,7 +150,6 @@ impl Device {
         self.ensure_no_capture("synchronize")?;
         match &self.0.engine {
             Engine::Driver(driver) => driver.synchronize(),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(_) => Ok(()),
         }
     }
@@ -169,7 +160,6 @@ impl Device {
     pub fn set_overlapping_launches(&self, overlap: bool) {
         match &self.0.engine {
             Engine::Driver(driver) => driver.set_overlapping_launches(overlap),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(_) => {}
         }
     }
@@ -196,7 +186,6 @@ impl Device {
             Engine::Driver(driver) => {
                 driver.launch(kernel, grid, threads, shared_bytes, &mut arguments)
             }
-            #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => {
                 simulator.launch(kernel, grid, threads, shared_bytes, &mut arguments)
             }
@@ -238,11 +227,8 @@ impl Inner {
     pub(crate) fn free(&self, address: u64, bytes: usize) {
         match &self.engine {
             Engine::Driver(driver) => driver.free(address),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => simulator.free(address, bytes),
         }
-        #[cfg(not(feature = "simulator"))]
-        let _ = bytes;
     }
 }
 

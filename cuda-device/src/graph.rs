@@ -3,7 +3,6 @@
 use crate::device::{Device, Engine};
 use crate::driver::{DriverEvent, DriverGraph};
 use crate::error::{DeviceError, ensure};
-#[cfg(feature = "simulator")]
 use crate::simulator::Step;
 
 /// Operations of a device that are launched as one: a CUDA graph.
@@ -14,7 +13,6 @@ pub struct Graph {
 
 enum Steps {
     Driver(DriverGraph),
-    #[cfg(feature = "simulator")]
     Simulator(Vec<Step>),
 }
 
@@ -28,7 +26,6 @@ impl Device {
         })?;
         let begun = match self.engine() {
             Engine::Driver(driver) => driver.begin_capture(),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => {
                 simulator.begin_capture();
                 Ok(())
@@ -48,7 +45,6 @@ impl Device {
         })?;
         let steps = match self.engine() {
             Engine::Driver(driver) => Steps::Driver(driver.end_capture()?),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(simulator) => Steps::Simulator(simulator.end_capture()),
         };
         Ok(Graph {
@@ -66,12 +62,10 @@ impl Device {
         match (self.engine(), &graph.steps) {
             // SAFETY: passed on to the caller. Scratch is kept as long as the device, which the graph keeps.
             (Engine::Driver(driver), Steps::Driver(steps)) => unsafe { driver.launch_graph(steps) },
-            #[cfg(feature = "simulator")]
             (Engine::Simulator(simulator), Steps::Simulator(steps)) => {
                 // SAFETY: as above.
                 unsafe { simulator.replay(steps) }
             }
-            #[cfg(feature = "simulator")]
             _ => Err(DeviceError::Size {
                 operation: "launch_graph",
                 problem: "the graph is of another device".to_owned(),
@@ -87,7 +81,6 @@ impl Device {
                 event: driver.record_event()?,
                 device: self.clone(),
             })),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(_) => Ok(None),
         }
     }
@@ -105,7 +98,6 @@ impl Event {
     pub fn milliseconds_until(&self, later: &Self) -> Result<f32, DeviceError> {
         match self.device.engine() {
             Engine::Driver(driver) => driver.elapsed(&self.event, &later.event),
-            #[cfg(feature = "simulator")]
             Engine::Simulator(_) => Ok(0.0),
         }
     }
@@ -115,7 +107,6 @@ impl Drop for Graph {
     fn drop(&mut self) {
         match (self.device.engine(), &self.steps) {
             (Engine::Driver(driver), Steps::Driver(graph)) => driver.destroy_graph(graph),
-            #[cfg(feature = "simulator")]
             _ => {}
         }
     }

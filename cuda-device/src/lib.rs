@@ -70,7 +70,6 @@ mod nvrtc;
 mod rotary;
 mod rows;
 mod scratch;
-#[cfg(feature = "simulator")]
 mod simulator;
 mod sources;
 mod vector;
@@ -86,6 +85,5 @@ pub use kv_cache::{Heads, KvCache, KvFormat};
 pub use matrix::{Matrix, MatrixUpload, WeightFormat};
 pub use rotary::{QkNorm, Rotary, Slots};
 pub use rows::Act;
-#[cfg(feature = "simulator")]
 pub use simulator::ThreadOrder;
 pub use vector::Vector;
