@@ -73,6 +73,46 @@ fn a_row_is_the_same_alone_in_company_in_chunks_and_after_a_prefix_hit() {
     }
 }
 
+#[test]
+fn replayed_steps_of_decode_are_those_that_ran() {
+    for architecture in [
+        "Qwen3ForCausalLM",
+        "Qwen3MoeForCausalLM",
+        "Gemma2ForCausalLM",
+    ] {
+        let mut runner = runner(architecture, 5, Dtype::BFloat16);
+        let ids: Vec<Vec<u32>> = (0..3).map(|seed| random_ids(50 + seed, 26)).collect();
+        let prompts = [20, 5, 11];
+        let mut expected = Vec::new();
+        for (ids, prompt) in ids.iter().zip(prompts) {
+            let of_step = (0..6).map(|step| {
+                let mut alone = Sequence::new(&ids[..=prompt + step], &[50, 51]);
+                bits(&runner.prefill(&mut alone, 512))
+            });
+            expected.push(of_step.collect::<Vec<_>>());
+        }
+        let mut sequences: Vec<Sequence> = (0..3)
+            .map(|index| Sequence::new(&ids[index], &[1 + 2 * index as u32, 2 + 2 * index as u32]))
+            .collect();
+        for (sequence, prompt) in sequences.iter_mut().zip(prompts) {
+            let mut own = Sequence::new(&sequence.token_ids[..prompt], &sequence.block_table);
+            runner.prefill(&mut own, 512);
+            sequence.num_computed_tokens = prompt;
+        }
+        // The first step runs, the second is captured, the others are replayed. Three rows are filled up to four.
+        for step in 0..6 {
+            let mut batch: Vec<_> = sequences.iter_mut().map(|sequence| (sequence, 1)).collect();
+            let found = runner.step(&mut batch);
+            for (index, logits) in found.iter().enumerate() {
+                assert!(
+                    bits(logits) == expected[index][step],
+                    "{architecture}: step {step}, request {index}"
+                );
+            }
+        }
+    }
+}
+
 /// Puts 20 tokens through the model and keeps four rows.
 fn forward(model: &mut dyn CausalLm) {
     let ids = random_ids(7, 20);

@@ -153,8 +153,14 @@ pub(crate) trait Backend: Send + Sized + 'static {
         limits: &ModelLimits,
     ) -> Result<Self::KvCache, ModelError>;
 
-    /// Takes over the batch of the next operations. The caller has validated it.
-    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError>;
+    /// Takes over the batch of the next operations. The caller has validated it. Returns whether the layers have run
+    /// already, by a recording of an earlier step: then the operations up to [`Self::end_layers`] are left out.
+    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<bool, ModelError>;
+
+    /// Stands behind the last operation of the layers, which left the hidden states that the LM head reads.
+    fn end_layers(&mut self) -> Result<(), ModelError> {
+        Ok(())
+    }
 
     /// `out[t] = table[input_ids[t]] * scale`
     fn embed(

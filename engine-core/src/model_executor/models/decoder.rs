@@ -333,7 +333,11 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         if input.input_ids.is_empty() {
             return Ok(());
         }
-        backend.begin_step(input)?;
+        if backend.begin_step(input)? {
+            heartbeat.fetch_add(layers.len() as u64, Ordering::Relaxed);
+            self.num_logits_rows = input.logits_indices.len();
+            return Ok(());
+        }
         backend.embed(embed_tokens, *embedding_scale, &mut buffers.residual)?;
         buffers.delta_pending = false;
         let last = if input.logits_indices.is_empty() {
@@ -355,6 +359,7 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
             return Ok(());
         }
         buffers.add_and_norm(backend, norm, config.rms_norm_eps)?;
+        backend.end_layers()?;
         self.num_logits_rows = input.logits_indices.len();
         Ok(())
     }

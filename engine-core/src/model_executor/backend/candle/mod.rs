@@ -235,7 +235,7 @@ impl Backend for CandleBackend {
         })
     }
 
-    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
+    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<bool, ModelError> {
         let block_size = self.block_size;
         let mut requests = Vec::with_capacity(input.seq_lens.len());
         for (index, (rows, seq_len)) in input
@@ -268,7 +268,7 @@ impl Backend for CandleBackend {
             requests,
             routing: Routing::default(),
         });
-        Ok(())
+        Ok(false)
     }
 
     fn embed(&mut self, table: &Linear, scale: f32, out: &mut Tensor) -> Result<(), ModelError> {

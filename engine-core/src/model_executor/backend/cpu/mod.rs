@@ -310,7 +310,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         KvCache::allocate(BlockShape::new(shape, limits.block_size), limits.num_blocks)
     }
 
-    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
+    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<bool, ModelError> {
         let step = self.step.as_mut().ok_or_else(not_reserved)?;
         for (to, from) in [
             (&mut step.input_ids, input.input_ids),
@@ -337,7 +337,7 @@ impl<F: Format> Backend for CpuBackend<F> {
             input.seq_lens,
             &mut step.tiles,
         );
-        Ok(())
+        Ok(false)
     }
 
     fn embed(

@@ -7,6 +7,7 @@
 //!
 //! Quantized weights are kept in the model's dtype.
 
+mod graphs;
 mod mask_pool;
 mod step;
 
@@ -18,6 +19,7 @@ use cuda_device::{
     WeightFormat as DeviceFormat,
 };
 
+use self::graphs::Graphs;
 use self::mask_pool::{MaskPool, NUM_SLOTS};
 use self::step::Step;
 use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds};
@@ -39,6 +41,7 @@ pub(crate) struct CudaBackend {
     rotary: Vec<Rotary>,
     routing: Option<Routing>,
     step: Option<Step>,
+    graphs: Graphs,
     head: Option<HeadBuffers>,
 }
 
@@ -131,6 +134,7 @@ impl CudaBackend {
             rotary: Vec::new(),
             routing: None,
             step: None,
+            graphs: Graphs::default(),
             head: None,
         })
     }
@@ -344,9 +348,19 @@ impl Backend for CudaBackend {
         Ok(cache?)
     }
 
-    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
+    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<bool, ModelError> {
         let step = self.step.as_mut().ok_or_else(not_reserved)?;
-        step.begin(&self.device, input)
+        match step.begin(&self.device, input)? {
+            None => Ok(false),
+            // SAFETY: the decoder's weights, activations and caches and this backend's buffers, which are all that its
+            // layers are given, live as long as the backend: nobody replaces one of them between steps.
+            Some(key) => unsafe { self.graphs.begin(&self.device, key) },
+        }
+    }
+
+    fn end_layers(&mut self) -> Result<(), ModelError> {
+        // SAFETY: as in `begin_step`.
+        unsafe { self.graphs.end(&self.device) }
     }
 
     fn embed(

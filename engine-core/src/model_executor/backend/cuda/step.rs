@@ -5,6 +5,7 @@ use std::ops::Range;
 use cuda_device::{Buffer, Device};
 
 use super::bytes_of;
+use super::graphs::GraphKey;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::{ForwardInput, ModelLimits};
 
@@ -19,6 +20,8 @@ pub(super) struct Step {
     /// `[num_requests, block_table_stride]`
     pub(super) block_tables: Buffer,
     pub(super) block_table_stride: usize,
+    /// Rows that there is room for in each list.
+    max_decode_rows: usize,
     /// `[num_logits_rows]`
     pub(super) logits_indices: Buffer,
     /// Rows chosen from the host, `[max_num_logits_rows]`.
@@ -38,14 +41,18 @@ impl Step {
     /// Room for steps within `limits`.
     pub(super) fn allocate(device: &Device, limits: &ModelLimits) -> Result<Self, ModelError> {
         let list = |len: usize| device.allocate(len * size_of::<u32>());
+        let max_num_requests = limits.max_num_seqs.next_power_of_two();
         let block_table_stride = limits.max_model_len.div_ceil(limits.block_size);
         Ok(Self {
             input_ids: list(limits.max_num_batched_tokens)?,
             positions: list(limits.max_num_batched_tokens)?,
             slot_mapping: list(limits.max_num_batched_tokens)?,
             requests: list(limits.max_num_batched_tokens)?,
-            block_tables: list(limits.max_num_seqs * block_table_stride)?,
+            block_tables: list(max_num_requests * block_table_stride)?,
             block_table_stride,
+            max_decode_rows: (limits.max_num_batched_tokens)
+                .min(limits.max_num_logits_rows)
+                .min(max_num_requests),
             logits_indices: list(limits.max_num_logits_rows)?,
             chosen: list(limits.max_num_logits_rows)?,
             num_tokens: 0,
@@ -57,30 +64,38 @@ impl Step {
         })
     }
 
-    /// Takes over a batch that was validated.
+    /// Takes over a batch that was validated. Returns what a graph of its launches depends on, where it is one of decode alone,
+    /// which is then filled up with rows that nobody reads.
     pub(super) fn begin(
         &mut self,
         device: &Device,
         input: &ForwardInput<'_>,
-    ) -> Result<(), ModelError> {
+    ) -> Result<Option<GraphKey>, ModelError> {
         self.num_tokens = input.input_ids.len();
         self.num_requests = input.seq_lens.len();
         self.num_logits_rows = input.logits_indices.len();
         self.longest = input.seq_lens.iter().copied().max().unwrap_or(0) as usize;
         self.prefill_rows = prefill_rows(input.query_start_loc);
-        for (to, from) in [
-            (&mut self.input_ids, input.input_ids),
-            (&mut self.positions, input.positions),
-            (&mut self.slot_mapping, input.slot_mapping),
-            (&mut self.logits_indices, input.logits_indices),
-        ] {
-            device.upload(to, 0, bytes_of(from))?;
+        let rows = self.num_tokens.next_power_of_two();
+        let is_decode = self.num_requests == self.num_tokens
+            && self.num_logits_rows == self.num_tokens
+            && rows <= self.max_decode_rows;
+        if is_decode {
+            self.num_tokens = rows;
+            self.num_requests = rows;
+            self.num_logits_rows = rows;
+            self.longest = self.longest.next_power_of_two().max(LEAST_LONGEST);
         }
-        self.words.clear();
+        self.upload(device, List::InputIds, input.input_ids, 0)?;
+        self.upload(device, List::Positions, input.positions, 0)?;
+        // No cache has such a slot: nothing is written.
+        self.upload(device, List::SlotMapping, input.slot_mapping, u32::MAX)?;
+        self.upload(device, List::LogitsIndices, input.logits_indices, 0)?;
+        let mut requests = Vec::with_capacity(self.num_tokens);
         for (request, rows) in input.query_start_loc.windows(2).enumerate() {
-            self.words.resize(rows[1] as usize, request as u32);
+            requests.resize(rows[1] as usize, request as u32);
         }
-        device.upload(&mut self.requests, 0, bytes_of(&self.words))?;
+        self.upload(device, List::Requests, &requests, 0)?;
         self.words.clear();
         let stride = input.block_table_stride.max(1);
         for (request, row) in input.block_tables.chunks_exact(stride).enumerate() {
@@ -88,7 +103,38 @@ impl Step {
             self.words
                 .resize((request + 1) * self.block_table_stride, 0);
         }
-        Ok(device.upload(&mut self.block_tables, 0, bytes_of(&self.words))?)
+        self.words
+            .resize(self.num_requests * self.block_table_stride, 0);
+        device.upload(&mut self.block_tables, 0, bytes_of(&self.words))?;
+        Ok(is_decode.then_some(GraphKey {
+            rows,
+            longest: self.longest,
+        }))
+    }
+
+    /// Uploads a list with an entry for each row, filled up with `filling`.
+    fn upload(
+        &mut self,
+        device: &Device,
+        list: List,
+        values: &[u32],
+        filling: u32,
+    ) -> Result<(), ModelError> {
+        let len = match list {
+            List::LogitsIndices => self.num_logits_rows,
+            _ => self.num_tokens,
+        };
+        self.words.clear();
+        self.words.extend_from_slice(values);
+        self.words.resize(len, filling);
+        let to = match list {
+            List::InputIds => &mut self.input_ids,
+            List::Positions => &mut self.positions,
+            List::SlotMapping => &mut self.slot_mapping,
+            List::Requests => &mut self.requests,
+            List::LogitsIndices => &mut self.logits_indices,
+        };
+        Ok(device.upload(to, 0, bytes_of(&self.words))?)
     }
 
     /// Uploads rows that the host chose.
@@ -102,6 +148,19 @@ impl Step {
         Ok(device.upload(&mut self.chosen, 0, bytes_of(&self.words))?)
     }
 }
+
+/// The lists that have an entry for each row.
+#[derive(Clone, Copy)]
+enum List {
+    InputIds,
+    Positions,
+    SlotMapping,
+    Requests,
+    LogitsIndices,
+}
+
+/// Positions that a graph counts with at least, so that there are few.
+const LEAST_LONGEST: usize = 256;
 
 /// Rows of one request from which on they are worth a kernel that treats many at once.
 const MIN_PREFILL_ROWS: u32 = 16;
