@@ -27,7 +27,7 @@
 
 pub mod anthropic;
 pub mod batch;
-pub mod detokenizer;
+pub mod decisions;
 pub mod engine_core_client;
 pub mod metrics;
 pub mod openai;
@@ -37,6 +37,7 @@ mod answer_budget;
 mod arg_utils;
 mod async_llm;
 mod cancel_on_drop;
+mod detokenizer;
 mod error;
 mod fetch_model;
 mod input_processor;

@@ -25,6 +25,7 @@ mod client_stream;
 mod config;
 mod confinement;
 mod connections;
+mod decisions;
 mod docs_page;
 mod early_refusal;
 mod error;
