@@ -347,7 +347,10 @@ fn check_scored_positions(request: &EngineCoreRequest, limit: usize) -> Result<(
     }
     let is_scored = before > 0;
     match is_scored && request.sampling_params.structured_outputs.is_some() {
-        true => Err("scored_positions: nothing is generated, so structured_outputs must be absent".to_owned()),
+        true => Err(
+            "scored_positions: nothing is generated, so structured_outputs must be absent"
+                .to_owned(),
+        ),
         false => Ok(()),
     }
 }

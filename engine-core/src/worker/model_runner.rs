@@ -96,7 +96,9 @@ impl ScheduledRequest {
     /// The tokens of a scored position.
     pub(super) fn scored_token_ids(&self, position: usize) -> &[u32] {
         let positions = self.scored_positions.as_deref().unwrap_or_default();
-        positions.get(position).map_or(&[], |scored| &scored.token_ids)
+        positions
+            .get(position)
+            .map_or(&[], |scored| &scored.token_ids)
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use engine_core::core::sched::{CachedRequestData, NewRequestData, SchedulerOutput};
 use engine_core::model_executor::ComputePool;
 use engine_core::worker::{ModelRunner, ModelRunnerConfig};
-use protocol::{LogprobsMode, SamplingParams};
+use protocol::{LogprobsMode, SamplingParams, Shared};
 
 use crate::counting_model::CountingModel;
 

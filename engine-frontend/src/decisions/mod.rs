@@ -10,8 +10,8 @@ mod question;
 mod serving;
 mod systemone;
 
-pub use serving::{Decided, DecisionApi, PreparedDecision};
 pub use question::Questions;
+pub use serving::{Decided, DecisionApi, PreparedDecision};
 
 /// OpenAI's Decisions API: `/v1/decisions`.
 pub const OPENAI: DecisionApi = DecisionApi {

@@ -26,7 +26,8 @@ pub(super) fn read(body: Value) -> Result<Questions, ValidationError> {
         return Err(ValidationError::field("questions", count, message));
     }
     let questions = questions.into_iter().enumerate();
-    let questions = questions.map(|(i, question)| read_question(format!("questions[{i}]"), question));
+    let questions =
+        questions.map(|(i, question)| read_question(format!("questions[{i}]"), question));
     Ok(Questions {
         model,
         input,
@@ -48,7 +49,11 @@ fn read_input(input: Value) -> Result<String, ValidationError> {
     for (i, message) in messages.into_iter().enumerate() {
         let field = format!("input[{i}]");
         let mut message: Map<String, Value> = parse(&field, message)?;
-        check_keys(&field, &message, &["type", "role", "content", "id", "status"])?;
+        check_keys(
+            &field,
+            &message,
+            &["type", "role", "content", "id", "status"],
+        )?;
         one_of(&field, &message, "type", &["message"], true)?;
         one_of(&field, &message, "role", &["user"], false)?;
         let field = format!("{field}.content");
@@ -112,14 +117,19 @@ fn read_question(field: String, question: Value) -> Result<Question, ValidationE
         _ => (QuestionKind::Predicate, ""),
     };
     let known = ["type", "name", "instructions", list];
-    check_keys(&field, &question, &known[..4 - usize::from(list.is_empty())])?;
+    check_keys(
+        &field,
+        &question,
+        &known[..4 - usize::from(list.is_empty())],
+    )?;
     let mut text = |name: &str| -> Result<Option<String>, ValidationError> {
         let value = question.remove(name);
         let field = format!("{field}.{name}");
         value.map(|value| parse(&field, value)).transpose()
     };
     let name = text("name")?;
-    let instructions = text("instructions")?.ok_or_else(|| missing(&format!("{field}.instructions")))?;
+    let instructions =
+        text("instructions")?.ok_or_else(|| missing(&format!("{field}.instructions")))?;
     let options = match kind {
         QuestionKind::Predicate => yes_and_no(&field, None, None),
         QuestionKind::Choice | QuestionKind::Score => {
@@ -136,14 +146,27 @@ fn read_question(field: String, question: Value) -> Result<Question, ValidationE
 }
 
 /// The options of a predicate, with when they are right.
-pub(super) fn yes_and_no(field: &str, yes: Option<String>, no: Option<String>) -> Vec<QuestionOption> {
-    let option = |value: &str, description| QuestionOption::new(field.to_owned(), value.into(), description);
+pub(super) fn yes_and_no(
+    field: &str,
+    yes: Option<String>,
+    no: Option<String>,
+) -> Vec<QuestionOption> {
+    let option =
+        |value: &str, description| QuestionOption::new(field.to_owned(), value.into(), description);
     vec![option("yes", yes), option("no", no)]
 }
 
-fn read_option(field: &str, kind: QuestionKind, entry: Value) -> Result<QuestionOption, ValidationError> {
+fn read_option(
+    field: &str,
+    kind: QuestionKind,
+    entry: Value,
+) -> Result<QuestionOption, ValidationError> {
     let mut entry: Map<String, Value> = parse(field, entry)?;
-    let name = if kind == QuestionKind::Choice { "value" } else { "label" };
+    let name = if kind == QuestionKind::Choice {
+        "value"
+    } else {
+        "label"
+    };
     check_keys(field, &entry, &[name, "description"])?;
     let value_field = format!("{field}.{name}");
     let value = match entry.remove(name) {
@@ -232,7 +255,10 @@ mod tests {
 
     fn refused(question: &Value) -> (String, String) {
         let error = read(body(question)).unwrap_err();
-        (error.parameter.clone().unwrap_or_default(), error.to_string())
+        (
+            error.parameter.clone().unwrap_or_default(),
+            error.to_string(),
+        )
     }
 
     #[test]
@@ -251,12 +277,27 @@ mod tests {
         assert_eq!(input(messages).unwrap(), "a\n\nb\n\nc");
         for (wrong, field) in [
             (json!(1), "input"),
-            (json!([{"role": "assistant", "content": "a"}]), "input[0].role"),
-            (json!([{"type": "function_call", "role": "user"}]), "input[0].type"),
+            (
+                json!([{"role": "assistant", "content": "a"}]),
+                "input[0].role",
+            ),
+            (
+                json!([{"type": "function_call", "role": "user"}]),
+                "input[0].type",
+            ),
             (json!([{"role": "user"}]), "input[0].content"),
-            (json!([{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]), "input[0].content[0]"),
-            (json!([{"role": "user", "content": [{"type": "input_text"}]}]), "input[0].content[0].text"),
-            (json!([{"role": "user", "content": "a", "rolle": 1}]), "input[0].rolle"),
+            (
+                json!([{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]),
+                "input[0].content[0]",
+            ),
+            (
+                json!([{"role": "user", "content": [{"type": "input_text"}]}]),
+                "input[0].content[0].text",
+            ),
+            (
+                json!([{"role": "user", "content": "a", "rolle": 1}]),
+                "input[0].rolle",
+            ),
         ] {
             assert_eq!(input(wrong).unwrap_err().parameter.as_deref(), Some(field));
         }
@@ -267,22 +308,57 @@ mod tests {
         for (question, field) in [
             (json!(7), "questions[0]"),
             (json!({"instructions": "x"}), "questions[0].type"),
-            (json!({"type": "rank", "instructions": "x"}), "questions[0].type"),
+            (
+                json!({"type": "rank", "instructions": "x"}),
+                "questions[0].type",
+            ),
             (json!({"type": "predicate"}), "questions[0].instructions"),
-            (json!({"type": "predicate", "instructions": 1}), "questions[0].instructions"),
-            (json!({"type": "predicate", "instructions": "x", "choices": []}), "questions[0].choices"),
-            (json!({"type": "choice", "instructions": "x"}), "questions[0].choices"),
-            (json!({"type": "choice", "instructions": "x", "choices": []}), "questions[0].choices"),
-            (json!({"type": "choice", "instructions": "x", "choices": [{"value": 1}, {"value": "a"}]}), "questions[0].choices[0].value"),
-            (json!({"type": "choice", "instructions": "x", "choices": [{"value": "a"}, {"value": "a"}]}), "questions[0].choices[1].value"),
-            (json!({"type": "score", "instructions": "x", "levels": [{"label": true}, {"label": "a"}]}), "questions[0].levels[0].label"),
-            (json!({"type": "score", "instructions": "x", "levels": [{"label": "a"}, {"value": "b"}]}), "questions[0].levels[1].value"),
-            (json!({"type": "score", "instructions": "x", "levels": [{"label": "a"}, {"label": "b", "description": 1}]}), "questions[0].levels[1].description"),
+            (
+                json!({"type": "predicate", "instructions": 1}),
+                "questions[0].instructions",
+            ),
+            (
+                json!({"type": "predicate", "instructions": "x", "choices": []}),
+                "questions[0].choices",
+            ),
+            (
+                json!({"type": "choice", "instructions": "x"}),
+                "questions[0].choices",
+            ),
+            (
+                json!({"type": "choice", "instructions": "x", "choices": []}),
+                "questions[0].choices",
+            ),
+            (
+                json!({"type": "choice", "instructions": "x", "choices": [{"value": 1}, {"value": "a"}]}),
+                "questions[0].choices[0].value",
+            ),
+            (
+                json!({"type": "choice", "instructions": "x", "choices": [{"value": "a"}, {"value": "a"}]}),
+                "questions[0].choices[1].value",
+            ),
+            (
+                json!({"type": "score", "instructions": "x", "levels": [{"label": true}, {"label": "a"}]}),
+                "questions[0].levels[0].label",
+            ),
+            (
+                json!({"type": "score", "instructions": "x", "levels": [{"label": "a"}, {"value": "b"}]}),
+                "questions[0].levels[1].value",
+            ),
+            (
+                json!({"type": "score", "instructions": "x", "levels": [{"label": "a"}, {"label": "b", "description": 1}]}),
+                "questions[0].levels[1].description",
+            ),
         ] {
             assert_eq!(refused(&question).0, field, "{question}");
         }
-        let (_, message) = refused(&json!({"type": "choice", "instructions": "x", "choices": [{"value": 7}, {"value": "a"}]}));
-        assert!(message.contains("a string, true or false") && message.contains('7'), "{message}");
+        let (_, message) = refused(
+            &json!({"type": "choice", "instructions": "x", "choices": [{"value": 7}, {"value": "a"}]}),
+        );
+        assert!(
+            message.contains("a string, true or false") && message.contains('7'),
+            "{message}"
+        );
         let error = read(json!({"input": "a", "questions": []})).unwrap_err();
         assert_eq!(error.parameter.as_deref(), Some("questions"));
         let error = read(json!({"input": "a", "questions": [], "temperature": 1})).unwrap_err();
@@ -324,6 +400,9 @@ mod tests {
             ])
         );
         assert_eq!(told["usage"]["input_tokens_details"]["cached_tokens"], 16);
-        assert_eq!((&told["usage"]["total_tokens"], &told["model"]), (&json!(40), &json!("m")));
+        assert_eq!(
+            (&told["usage"]["total_tokens"], &told["model"]),
+            (&json!(40), &json!("m"))
+        );
     }
 }

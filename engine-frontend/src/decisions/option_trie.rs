@@ -166,7 +166,9 @@ mod tests {
     fn logit(before: &[u32], token_id: u32) -> f64 {
         let mut hash = u64::from(token_id) + 1;
         for &id in before {
-            hash = (hash ^ u64::from(id)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
+            hash = (hash ^ u64::from(id))
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                .rotate_left(23);
         }
         (hash % 1000) as f64 / 125.0 - 4.0
     }

@@ -31,7 +31,8 @@ impl Questions {
     pub(super) fn num_bytes(&self) -> usize {
         let bytes = |question: &Question| {
             let options = question.options.iter();
-            let options = options.map(|o| o.text.len() + o.description.as_ref().map_or(0, String::len));
+            let options =
+                options.map(|o| o.text.len() + o.description.as_ref().map_or(0, String::len));
             self.input.len() + question.instructions.len() + options.sum::<usize>()
         };
         self.questions.iter().map(bytes).sum()
@@ -88,7 +89,9 @@ impl QuestionOption {
     /// True if its value can't be told from another, or from nothing, where it stands as it is in a list.
     fn needs_quotes(&self) -> bool {
         let text = self.value.as_str();
-        text.is_none_or(|text| text.is_empty() || text.trim() != text || text.contains(['\n', '\r']))
+        text.is_none_or(|text| {
+            text.is_empty() || text.trim() != text || text.contains(['\n', '\r'])
+        })
     }
 }
 
@@ -109,7 +112,8 @@ impl Question {
         let num_options = options.len();
         if !(min..=MAX_OPTIONS).contains(&num_options) {
             let list = format!("{field}.{list}");
-            let message = format!("{list} must have {min} to {MAX_OPTIONS} entries, got {num_options}");
+            let message =
+                format!("{list} must have {min} to {MAX_OPTIONS} entries, got {num_options}");
             return Err(ValidationError::field(list, num_options, message));
         }
         if options.iter().any(QuestionOption::needs_quotes) {
@@ -163,7 +167,9 @@ impl Question {
                 None => writeln!(prompt, "- {}", option.text),
             };
         }
-        prompt.push_str("Write one of the possible answers exactly as it stands there, and nothing else.");
+        prompt.push_str(
+            "Write one of the possible answers exactly as it stands there, and nothing else.",
+        );
         prompt
     }
 }
@@ -203,7 +209,9 @@ pub(super) fn score_confidence(probabilities: &[f64]) -> f64 {
         return 1.0;
     }
     let distance = |middle: f64, weight: &dyn Fn(usize) -> f64| -> f64 {
-        (0..n).map(|level| (level as f64 - middle).abs() * weight(level)).sum()
+        (0..n)
+            .map(|level| (level as f64 - middle).abs() * weight(level))
+            .sum()
     };
     let spread = distance(best(probabilities) as f64, &|level| probabilities[level]);
     let of_all_alike = distance((n as f64 - 1.0) / 2.0, &|_| 1.0 / n as f64);
@@ -223,7 +231,14 @@ mod tests {
         });
         let kind = QuestionKind::Choice;
         let options = options.collect();
-        Question::new(Value::Null, "q".to_owned(), kind, "Which?".to_owned(), options, ("choices", 2))
+        Question::new(
+            Value::Null,
+            "q".to_owned(),
+            kind,
+            "Which?".to_owned(),
+            options,
+            ("choices", 2),
+        )
     }
 
     fn texts(values: &[Value]) -> Vec<String> {
@@ -237,7 +252,10 @@ mod tests {
         assert_eq!(texts(&[json!("true"), json!(true)]), ["\"true\"", "true"]);
         for odd in ["", " a", "a\nb"] {
             let quoted = json!(odd).to_string();
-            assert_eq!(texts(&[json!("a"), json!(odd)]), ["\"a\"".to_owned(), quoted]);
+            assert_eq!(
+                texts(&[json!("a"), json!(odd)]),
+                ["\"a\"".to_owned(), quoted]
+            );
         }
     }
 
@@ -249,7 +267,10 @@ mod tests {
         assert!(question(&many).unwrap_err().message.ends_with("got 256"));
         let error = question(&[json!("a"), json!("b"), json!("a")]).unwrap_err();
         assert_eq!(error.parameter.as_deref(), Some("q.choices[2].value"));
-        assert!(error.message.contains("\"a\", as q.choices[0].value is"), "{error}");
+        assert!(
+            error.message.contains("\"a\", as q.choices[0].value is"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -7,9 +7,7 @@ use structured_output::CancelFlag;
 use super::option_trie::{OptionTrie, TriePath};
 use super::question::{Question, Questions};
 use crate::error::ValidationError;
-use crate::input_processor::{
-    ChatPrompt, GenerateRequest, InputProcessor, Prompt, PromptStart,
-};
+use crate::input_processor::{ChatPrompt, GenerateRequest, InputProcessor, Prompt, PromptStart};
 use crate::openai::{OpenAIServing, RequestContext, ServingError, ToolChoice};
 
 /// Most tokens of all prompts of a request together: 16 MiB as ids, and half of a frame.
@@ -54,7 +52,10 @@ pub struct Decided {
 impl PreparedDecision {
     /// Bytes of the prompts' tokens.
     pub fn num_bytes(&self) -> usize {
-        self.asked.iter().map(|asked| asked.request.num_bytes()).sum()
+        self.asked
+            .iter()
+            .map(|asked| asked.request.num_bytes())
+            .sum()
     }
 }
 
@@ -110,8 +111,12 @@ impl OpenAIServing {
             .map(|asked| ((asked.question, asked.path), asked.request))
             .unzip();
         let outputs = self.generate(requests, context).await?;
-        let prompt_tokens = outputs.iter().map(|output| output.prompt_token_ids.len() as u64);
-        let cached_tokens = outputs.iter().map(|output| u64::from(output.num_cached_tokens));
+        let prompt_tokens = outputs
+            .iter()
+            .map(|output| output.prompt_token_ids.len() as u64);
+        let cached_tokens = outputs
+            .iter()
+            .map(|output| u64::from(output.num_cached_tokens));
         let mut decided = Decided {
             probabilities: Vec::new(),
             input_tokens: prompt_tokens.sum(),
@@ -194,16 +199,20 @@ impl Preparation {
         let options: Vec<Vec<u32>> = options
             .map(|option| processor.option_token_ids(&prompt, &option.text, &option.field))
             .collect::<Result<_, _>>()?;
-        let trie = OptionTrie::new(&options)
-            .map_err(|(one, other)| Question::same(&question.options[one], &question.options[other]))?;
+        let trie = OptionTrie::new(&options).map_err(|(one, other)| {
+            Question::same(&question.options[one], &question.options[other])
+        })?;
         let mut num_tokens = 0;
         for path in trie.paths() {
             let token_ids = [&*prompt.token_ids, &*path.token_ids].concat();
             num_tokens += token_ids.len();
             let positions =
                 trie.scored_positions(&path, prompt.token_ids.len(), processor.end_token_ids());
-            let mut request =
-                GenerateRequest::new(self.request_id.clone(), Prompt::TokenIds(token_ids), params());
+            let mut request = GenerateRequest::new(
+                self.request_id.clone(),
+                Prompt::TokenIds(token_ids),
+                params(),
+            );
             request.scored_positions = positions.into();
             prepared.asked.push(AskedPath {
                 question: prepared.tries.len(),

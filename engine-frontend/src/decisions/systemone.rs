@@ -78,9 +78,8 @@ fn read_question(name: String, question: Value) -> Result<Question, ValidationEr
         (QuestionKind::Predicate, Some(criteria)) => {
             let mut criteria: Map<String, Value> = parse(&criteria_field, criteria)?;
             check_keys(&criteria_field, &criteria, &["true", "false"])?;
-            let mut of = |key: &str| {
-                optional_text(&format!("{criteria_field}.{key}"), criteria.remove(key))
-            };
+            let mut of =
+                |key: &str| optional_text(&format!("{criteria_field}.{key}"), criteria.remove(key));
             yes_and_no(&field, of("true")?, of("false")?)
         }
         (_, None) => return Err(missing(&criteria_field)),
@@ -106,7 +105,14 @@ fn read_question(name: String, question: Value) -> Result<Question, ValidationEr
         }
     };
     let instructions = instructions.unwrap_or_default();
-    Question::new(name.into(), field, kind, instructions, options, ("criteria", 1))
+    Question::new(
+        name.into(),
+        field,
+        kind,
+        instructions,
+        options,
+        ("criteria", 1),
+    )
 }
 
 /// The answers in the API's words.
@@ -118,7 +124,10 @@ pub(super) fn tell(questions: &Questions, decided: &Decided, model: &str) -> Val
                 Some(probabilities) => tell_answer(question, probabilities),
                 None => json!({"type": "refusal"}),
             };
-            (question.name.as_str().unwrap_or_default().to_owned(), answer)
+            (
+                question.name.as_str().unwrap_or_default().to_owned(),
+                answer,
+            )
         })
         .collect();
     json!({
@@ -133,7 +142,9 @@ fn tell_answer(question: &Question, probabilities: &[f64]) -> Value {
     let options = question.options.iter();
     let of_all = || -> Map<String, Value> {
         let options = question.options.iter().zip(probabilities);
-        options.map(|(option, p)| (name(option), json!(p))).collect()
+        options
+            .map(|(option, p)| (name(option), json!(p)))
+            .collect()
     };
     match question.kind {
         QuestionKind::Predicate => json!({"type": "noul", "noul": probabilities[0]}),
@@ -164,14 +175,16 @@ mod tests {
 
     #[test]
     fn questions_come_and_go_by_their_names() {
-        let questions = read(json!({"model": "m", "state": {"ticket": "late"}, "questions": {
-            "urgent": {"type": "noul", "instructions": {"question": "Urgent?"},
-                "criteria": {"true": "It is late.", "false": null}},
-            "team": {"type": "choice", "instructions": "Which team?",
-                "criteria": {"billing": "Money", "other": null}},
-            "anger": {"type": "score", "criteria": ["Calm", {"mood": "angry"}]},
-            "odd": {"type": "noul"},
-        }}))
+        let questions = read(
+            json!({"model": "m", "state": {"ticket": "late"}, "questions": {
+                "urgent": {"type": "noul", "instructions": {"question": "Urgent?"},
+                    "criteria": {"true": "It is late.", "false": null}},
+                "team": {"type": "choice", "instructions": "Which team?",
+                    "criteria": {"billing": "Money", "other": null}},
+                "anger": {"type": "score", "criteria": ["Calm", {"mood": "angry"}]},
+                "odd": {"type": "noul"},
+            }}),
+        )
         .unwrap();
         assert_eq!(questions.input, r#"{"ticket":"late"}"#);
         let prompt = questions.questions[0].prompt("");
@@ -213,13 +226,31 @@ mod tests {
         for (question, field) in [
             (json!(1), "questions.q"),
             (json!({"type": "predicate"}), "questions.q.type"),
-            (json!({"type": "noul", "instructions": 1}), "questions.q.instructions"),
-            (json!({"type": "noul", "criteria": {"yes": "a"}}), "questions.q.criteria.yes"),
+            (
+                json!({"type": "noul", "instructions": 1}),
+                "questions.q.instructions",
+            ),
+            (
+                json!({"type": "noul", "criteria": {"yes": "a"}}),
+                "questions.q.criteria.yes",
+            ),
             (json!({"type": "choice"}), "questions.q.criteria"),
-            (json!({"type": "choice", "criteria": {}}), "questions.q.criteria"),
-            (json!({"type": "choice", "criteria": ["a"]}), "questions.q.criteria"),
-            (json!({"type": "choice", "criteria": {"a": 1}}), "questions.q.criteria.a"),
-            (json!({"type": "score", "criteria": ["a", null]}), "questions.q.criteria[1]"),
+            (
+                json!({"type": "choice", "criteria": {}}),
+                "questions.q.criteria",
+            ),
+            (
+                json!({"type": "choice", "criteria": ["a"]}),
+                "questions.q.criteria",
+            ),
+            (
+                json!({"type": "choice", "criteria": {"a": 1}}),
+                "questions.q.criteria.a",
+            ),
+            (
+                json!({"type": "score", "criteria": ["a", null]}),
+                "questions.q.criteria[1]",
+            ),
             (json!({"type": "noul", "levels": []}), "questions.q.levels"),
         ] {
             assert_eq!(refused(question.clone()), field, "{question}");

@@ -99,11 +99,15 @@ impl InputProcessor {
         };
         if let Some(id) = token_ids.iter().find(is_control) {
             let token = self.tokenizer.id_to_token(*id).unwrap_or_default();
-            let message =
-                format!("{field} has {token:?}, which is a control token of this model and no text");
+            let message = format!(
+                "{field} has {token:?}, which is a control token of this model and no text"
+            );
             return Err(ValidationError::field(field, option, message));
         }
-        let (num_tokens, limit) = (prompt.token_ids.len() + token_ids.len(), self.limits.max_model_len);
+        let (num_tokens, limit) = (
+            prompt.token_ids.len() + token_ids.len(),
+            self.limits.max_model_len,
+        );
         if num_tokens >= limit as usize {
             let message = format!(
                 "{field} makes {num_tokens} tokens with its prompt: this model's maximum context length is \

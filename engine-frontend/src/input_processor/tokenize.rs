@@ -179,7 +179,11 @@ impl InputProcessor {
         Ok(reasoning.ended_in_opening(rendered, &without_opening, template))
     }
 
-    pub(super) fn render(&self, chat: &ChatPrompt, cancel: &CancelFlag) -> Result<String, ValidationError> {
+    pub(super) fn render(
+        &self,
+        chat: &ChatPrompt,
+        cancel: &CancelFlag,
+    ) -> Result<String, ValidationError> {
         let mut text = self.apply_chat_template(chat, chat.add_generation_prompt, cancel)?;
         if chat.continue_final_message {
             let end = final_message_end(&text, chat.messages.last())?;
