@@ -11,6 +11,10 @@ pub(super) const MAX_QUESTIONS: usize = 200;
 /// Most options of one question.
 pub(super) const MAX_OPTIONS: usize = 255;
 
+/// What every prompt begins with.
+const TASK: &str = "Answer the question about the following text with one of its possible answers, exactly as it stands \
+                    there, and with nothing else.";
+
 /// Questions about one text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Questions {
@@ -146,11 +150,12 @@ impl Question {
         ValidationError::field(other.field.clone(), &other.value, message)
     }
 
-    /// What a user asks who wants this question answered about `input`, which comes first.
+    /// What a user asks who wants this question answered about `input`. What all questions have in common comes
+    /// first, so that the prefix cache has it.
     pub(super) fn prompt(&self, input: &str) -> String {
-        let mut prompt = input.to_owned();
+        let mut prompt = format!("{TASK}\n\n");
         if !input.is_empty() {
-            prompt.push_str("\n\n");
+            let _ = write!(prompt, "{input}\n\n");
         }
         let (before, list) = match self.kind {
             QuestionKind::Predicate => ("Is this true? ", "Possible answers"),
@@ -160,16 +165,13 @@ impl Question {
         if !self.instructions.trim().is_empty() {
             let _ = writeln!(prompt, "Question: {before}{}", self.instructions.trim());
         }
-        let _ = writeln!(prompt, "{list}:");
+        let _ = write!(prompt, "{list}:");
         for option in &self.options {
             let _ = match &option.description {
-                Some(description) => writeln!(prompt, "- {}: {description}", option.text),
-                None => writeln!(prompt, "- {}", option.text),
+                Some(description) => write!(prompt, "\n- {}: {description}", option.text),
+                None => write!(prompt, "\n- {}", option.text),
             };
         }
-        prompt.push_str(
-            "Write one of the possible answers exactly as it stands there, and nothing else.",
-        );
         prompt
     }
 }
@@ -274,11 +276,12 @@ mod tests {
     }
 
     #[test]
-    fn the_input_comes_first() {
+    fn what_questions_share_comes_first() {
         let question = question(&[json!("x"), json!("y")]).unwrap();
         let prompt = question.prompt("A text.");
-        assert!(prompt.starts_with("A text.\n\nQuestion: Which?\nPossible answers:\n- x\n- y\n"));
-        assert!(question.prompt("").starts_with("Question: Which?"));
+        let question_part = "Question: Which?\nPossible answers:\n- x\n- y";
+        assert_eq!(prompt, format!("{TASK}\n\nA text.\n\n{question_part}"));
+        assert_eq!(question.prompt(""), format!("{TASK}\n\n{question_part}"));
     }
 
     #[test]

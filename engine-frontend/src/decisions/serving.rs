@@ -190,11 +190,7 @@ impl Preparation {
         };
         let prompt = processor
             .tokenize_for_options(&chat, input, start, cancel)
-            .map_err(|error| ValidationError {
-                message: format!("{}: {}", question.field, error.message),
-                parameter: Some(question.field.clone()),
-                value: error.value,
-            })?;
+            .map_err(|error| of_question(question, error))?;
         let options = question.options.iter();
         let options: Vec<Vec<u32>> = options
             .map(|option| processor.option_token_ids(&prompt, &option.text, &option.field))
@@ -222,6 +218,16 @@ impl Preparation {
         }
         prepared.tries.push(trie);
         Ok(num_tokens)
+    }
+}
+
+/// What is wrong with a question's prompt, by the question's field. Prompts of questions are never cut.
+fn of_question(question: &Question, error: ValidationError) -> ValidationError {
+    let message = error.message.replace(", or set truncate_prompt_tokens", "");
+    ValidationError {
+        message: format!("{}: {message}", question.field),
+        parameter: Some(question.field.clone()),
+        value: error.value,
     }
 }
 

@@ -188,7 +188,7 @@ mod tests {
         .unwrap();
         assert_eq!(questions.input, r#"{"ticket":"late"}"#);
         let prompt = questions.questions[0].prompt("");
-        assert!(prompt.contains("- yes: It is late.\n- no\n"), "{prompt}");
+        assert!(prompt.ends_with("- yes: It is late.\n- no"), "{prompt}");
         let decided = Decided {
             probabilities: vec![
                 Some(vec![0.75, 0.25]),

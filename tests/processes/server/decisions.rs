@@ -190,13 +190,13 @@ fn message_of(question: &Value) -> (String, Vec<String>) {
     };
     let lines: String = (options.iter())
         .map(|(value, description)| match description {
-            Some(description) => format!("- {}: {description}\n", text(value)),
-            None => format!("- {}\n", text(value)),
+            Some(description) => format!("\n- {}: {description}", text(value)),
+            None => format!("\n- {}", text(value)),
         })
         .collect();
     let message = format!(
-        "{TEXT}\n\nQuestion: {before}{}\nPossible answers{list}:\n{lines}Write one of the possible answers \
-         exactly as it stands there, and nothing else.",
+        "Answer the question about the following text with one of its possible answers, exactly as it stands \
+         there, and with nothing else.\n\n{TEXT}\n\nQuestion: {before}{}\nPossible answers{list}:{lines}",
         question["instructions"].as_str().unwrap()
     );
     (
@@ -244,13 +244,14 @@ fn questions_share_the_text_and_generate_nothing() {
     );
     // The text is about 40 tokens, of which full blocks are shared.
     assert!(cached.as_f64().unwrap() >= 9.0 * 32.0, "{usage}");
-    let metric = |name: &str| server.metric(name);
-    assert_eq!(
-        metric("vllm:prefix_cache_hits_total"),
-        cached.as_f64().unwrap()
-    );
-    assert_eq!(metric("vllm:prompt_tokens_total"), input.as_f64().unwrap());
-    assert_eq!(metric("vllm:generation_tokens_total"), 0.0);
+    // They are counted behind the answer.
+    for (name, count) in [
+        ("vllm:prefix_cache_hits_total", cached),
+        ("vllm:prompt_tokens_total", input),
+        ("vllm:generation_tokens_total", &json!(0)),
+    ] {
+        eventually(name, || server.metric(name) == count.as_f64().unwrap());
+    }
     let all = answers(&told);
     assert_close(&all[1..], &vec![all[0].clone(); 9]);
 }
@@ -298,9 +299,9 @@ fn small_steps_and_a_small_cache_change_no_probability() {
         "--max-num-seqs",
         "6",
         "--max-model-len",
-        "320",
+        "512",
         "--num-gpu-blocks-override",
-        "24",
+        "40",
     ]);
     let body = request(&questions());
     let expected = answers(&Server::shared().post(PATH, &body).json());
@@ -329,9 +330,9 @@ fn small_steps_and_a_small_cache_change_no_probability() {
 #[test]
 fn questions_outlive_their_core() {
     let server = Server::start(&["--max-num-batched-tokens", "32"]);
-    let body = request(&questions().repeat(20));
+    let many: Vec<Value> = (0..20).flat_map(|_| questions()).collect();
+    let body = request(&many);
     let expected = answers(&server.post(PATH, &body).json());
-    server.metric("vllm:num_requests_running");
     let mut changed = body.clone();
     // Nothing of it is cached.
     changed["input"] = json!(format!("A letter. {TEXT}"));
@@ -394,7 +395,10 @@ fn what_cannot_be_asked_is_refused_by_name() {
         let (status, field, message) = refused(PATH, &request(&[question]));
         assert_eq!((status, field.as_str()), (400, param), "{message}");
         assert!(message.contains(says), "{message}");
-        assert!(message.len() < 1000);
+        assert!(
+            message.len() < 1000 && !message.contains("truncate"),
+            "{message}"
+        );
     }
     let mut body = request(&questions());
     body["model"] = json!("jev-latest");
