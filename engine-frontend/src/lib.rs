@@ -28,6 +28,7 @@
 pub mod anthropic;
 pub mod batch;
 pub mod decisions;
+pub mod detokenizer;
 pub mod engine_core_client;
 pub mod metrics;
 pub mod openai;
@@ -37,7 +38,6 @@ mod answer_budget;
 mod arg_utils;
 mod async_llm;
 mod cancel_on_drop;
-mod detokenizer;
 mod error;
 mod fetch_model;
 mod input_processor;
