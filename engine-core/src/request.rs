@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use protocol::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreRequest, PrefillStats, SamplingParams,
-    TokenTrace,
+    ScoredPosition, Shared, TokenTrace,
 };
 
 use crate::core::block_hash::{BlockHash, BlockHasher};
@@ -49,6 +49,8 @@ pub struct Request {
     /// Whether prompt logprobs may still be emitted.
     pub(crate) prompt_logprobs_due: bool,
     reasoning_ended: Option<bool>,
+    /// Not empty where nothing is generated, and these are asked for instead.
+    scored_positions: Shared<[ScoredPosition]>,
     /// What constrains the output; `None` for free text, and until the grammar is submitted.
     pub(crate) structured_output: Option<StructuredOutput>,
     /// Tokens that the next step verifies.
@@ -154,6 +156,7 @@ impl Request {
             external_req_id: _,
             trace_headers: _,
             reasoning_ended,
+            scored_positions,
         } = request;
         let num_replayed_tokens = output_token_ids.len();
         let trace = sampling_params.include_trace.then(Box::default);
@@ -183,6 +186,7 @@ impl Request {
             // They travelled with the first output token.
             prompt_logprobs_due: asks_prompt_logprobs && num_replayed_tokens == 0,
             reasoning_ended,
+            scored_positions,
             structured_output: None,
             spec_token_ids: Vec::new(),
             num_runner_tokens: 0,
@@ -288,6 +292,19 @@ impl Request {
     pub fn skip_reading_prefix_cache(&self) -> bool {
         self.sampling_params.skip_reading_prefix_cache
             || asks_prompt_logprobs(&self.sampling_params)
+    }
+
+    /// Most of its tokens that may come from the prefix cache: the last one before a place where logits are
+    /// needed has to be computed.
+    pub fn max_cached_tokens(&self) -> usize {
+        let first = self.scored_positions.first();
+        let num_tokens = first.map_or(self.num_tokens(), |first| first.num_tokens as usize);
+        num_tokens.saturating_sub(1)
+    }
+
+    /// Where probabilities are asked for; empty for a request for text.
+    pub fn scored_positions(&self) -> &Shared<[ScoredPosition]> {
+        &self.scored_positions
     }
 
     /// Where the prompt leaves thinking.

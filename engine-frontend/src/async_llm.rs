@@ -168,7 +168,12 @@ impl AsyncLLM {
         // They would have none on an idle server either.
         if wanted > places {
             let has_several = requests.iter().any(|request| request.sampling_params.n > 1);
-            let field = if has_several { "n" } else { "prompt" };
+            let is_scored = requests.iter().any(|r| !r.scored_positions.is_empty());
+            let field = match (has_several, is_scored) {
+                (true, _) => "n",
+                (false, true) => "questions",
+                (false, false) => "prompt",
+            };
             let message = format!(
                 "{field}: {wanted} answers are more than this server takes at once: {} may run, and \
                  max_num_queued_reqs is {max_queued}",
@@ -247,6 +252,21 @@ impl AsyncLLM {
     ) -> Result<T, GenerateError> {
         let result = self.tokenizer_threads.run(num_bytes, work).await;
         result.map_err(|error| internal_error(&error.to_string()))
+    }
+
+    /// Runs work on prompts of about so many bytes as [`Self::generate`] reads them, on a thread that serves no
+    /// streams.
+    ///
+    /// # Errors
+    /// Those of the work, or it panicked.
+    pub(crate) async fn with_input_processor<T: Send + 'static>(
+        &self,
+        num_bytes: usize,
+        work: impl FnOnce(&InputProcessor, &CancelFlag) -> Result<T, ValidationError> + Send + 'static,
+    ) -> Result<T, GenerateError> {
+        let processor = self.input_processor.clone();
+        let work = move |cancel: &CancelFlag| work(&processor, cancel);
+        Ok(self.run_aside(num_bytes, work).await??)
     }
 
     /// Lets these hear of every step from now on. Later calls have no effect.

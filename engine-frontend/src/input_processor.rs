@@ -1,6 +1,7 @@
 //! From a caller's request to an [`EngineCoreRequest`]: validation, template, tokens, lengths.
 
 mod generate_request;
+mod options;
 mod tokenize;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub use generate_request::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, Prompt, TruncationSide,
 };
 pub(crate) use generate_request::{num_bytes, replace_name};
+pub(crate) use options::PromptStart;
 pub(crate) use tokenize::{MAX_COUNTED_TOKENS, TextLimit, TokenizedPrompt};
 
 use crate::detokenizer::ThinkingSplit;
@@ -319,6 +321,7 @@ impl InputProcessor {
                 priority: request.priority,
                 trace_headers: request.trace_headers,
                 reasoning_ended,
+                scored_positions: request.scored_positions,
                 ..EngineCoreRequest::default()
             },
             arrival: request.arrival,

@@ -27,6 +27,7 @@
 
 pub mod anthropic;
 pub mod batch;
+pub mod decisions;
 pub mod detokenizer;
 pub mod engine_core_client;
 pub mod metrics;

@@ -112,6 +112,7 @@ impl OutputProcessor {
                 budget: budget.clone(),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
                 trace: TraceCollector::new(request),
+                scores: Vec::new(),
                 num_cached_tokens: 0,
                 // A replayed request's tokens were given out before.
                 sent_tokens: request.output_token_ids.len(),
@@ -248,6 +249,7 @@ impl OutputProcessor {
             prompt: state.prompt.clone(),
             prompt_token_ids: state.prompt_token_ids.clone(),
             prompt_logprobs: state.logprobs_processor.take_prompt_logprobs(),
+            scores: std::mem::take(&mut state.scores),
             outputs,
             finished,
             num_cached_tokens: state.num_cached_tokens,

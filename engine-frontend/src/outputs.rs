@@ -19,6 +19,8 @@ pub struct RequestOutput {
     /// Logprobs of the prompt's tokens where asked for, with the first output. One entry per
     /// prompt token; `None` at positions without one (the first has nothing before it).
     pub prompt_logprobs: Option<Vec<Option<PositionLogprobs>>>,
+    /// One row per scored position, where asked for; see [`protocol::EngineCoreOutput::scores`].
+    pub scores: Vec<Vec<f32>>,
     /// The answers, by index.
     pub outputs: Vec<CompletionOutput>,
     /// Whether all answers are complete.
@@ -143,6 +145,7 @@ pub(crate) mod tests {
             prompt: None,
             prompt_token_ids: [1].into(),
             prompt_logprobs: None,
+            scores: Vec::new(),
             outputs: vec![CompletionOutput {
                 index,
                 text: text.to_owned(),

@@ -57,7 +57,7 @@ pub use output::{
     EngineDead, FinishReason, LogprobsLists, PrefillStats, RequestError, RequestErrorCode,
     StopReason, TokenTrace, TracedToken,
 };
-pub use request::EngineCoreRequest;
+pub use request::{EngineCoreRequest, ScoredPosition};
 pub use request_type::EngineCoreRequestType;
 pub use sampling_params::{
     LogprobsMode, RepetitionDetection, RequestOutputKind, SamplingParams, ThinkingTokens,

@@ -49,6 +49,9 @@ pub struct EngineCoreOutput {
     pub new_trace: Vec<TokenTrace>,
     /// One row per prompt position but the first, once, where asked for.
     pub new_prompt_logprobs: Option<LogprobsLists>,
+    /// One row per scored position, with the last output: the log-probabilities of its tokens, beside their ids,
+    /// as if nothing else could come there. NaN where the model's logits tell none.
+    pub scores: Vec<Vec<f32>>,
     /// Present when the request is over.
     pub finish_reason: Option<FinishReason>,
     /// What stopped it, where that is a stop token.

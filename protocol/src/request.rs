@@ -42,4 +42,16 @@ pub struct EngineCoreRequest {
     /// it is open, or it is constrained from the first token. Without `thinking_tokens` nothing
     /// thinks.
     pub reasoning_ended: Option<bool>,
+    /// Where the probabilities of chosen next tokens are asked for, ascending. Nothing is generated then: the
+    /// request ends when its prompt is computed. Empty for a request for text.
+    pub scored_positions: Shared<[ScoredPosition]>,
+}
+
+/// A place in a prompt, and the tokens of which one is to come there.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScoredPosition {
+    /// Tokens of the prompt before the place; at least 1, at most all.
+    pub num_tokens: u32,
+    /// The tokens, each once; not empty.
+    pub token_ids: Vec<u32>,
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::request::EngineCoreRequest;
+use crate::request::{EngineCoreRequest, ScoredPosition};
 use crate::sampling_params::{SamplingParams, ThinkingTokens};
 use crate::shared::Shared;
 
-/// Requests that differ only in what a [`Sibling`] has: the `n` answers to a prompt, or those to a list of
-/// prompts. Parameters, constraints and prompts are in a frame once, and in both processes too.
+/// Requests that differ only in what a [`Sibling`] has: the `n` answers to a prompt, those to a list of
+/// prompts, or to questions. Parameters, constraints and prompts are in a frame once, and in both processes too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Siblings {
     first: EngineCoreRequest,
@@ -29,6 +29,7 @@ pub struct Sibling {
     seed: Option<u64>,
     max_tokens: Option<u32>,
     thinking_tokens: Option<ThinkingTokens>,
+    scored_positions: Shared<[ScoredPosition]>,
 }
 
 impl Siblings {
@@ -58,6 +59,7 @@ impl Siblings {
             seed: params.seed,
             max_tokens: params.max_tokens,
             thinking_tokens: params.thinking_tokens,
+            scored_positions: request.scored_positions,
         });
     }
 
@@ -108,6 +110,7 @@ impl Sibling {
             priority: before.priority,
             trace_headers: before.trace_headers.clone(),
             reasoning_ended: self.reasoning_ended,
+            scored_positions: self.scored_positions,
         }
     }
 }

@@ -85,13 +85,12 @@ impl KVCacheManager {
         self.enable_caching && !request.skip_reading_prefix_cache()
     }
 
-    /// The longest prefix of `request` that is cached, at most all tokens but the last: the last
-    /// one has to be computed for its logits.
+    /// The longest prefix of `request` that is cached, of those that may come from the cache.
     pub fn get_computed_blocks(&self, request: &Request) -> ComputedBlocks {
         if !self.reads_prefix_cache(request) {
             return ComputedBlocks::default();
         }
-        let max_blocks = request.num_tokens().saturating_sub(1) / self.block_size();
+        let max_blocks = request.max_cached_tokens() / self.block_size();
         let block_ids: Vec<u32> = request
             .block_hashes()
             .iter()

@@ -279,7 +279,7 @@ impl InputContext {
                 ));
             }
         }
-        Ok(())
+        check_scored_positions(request, limit)
     }
 
     fn refuse(&self, client_index: u32, request_id: String, error: RequestError) {
@@ -320,6 +320,38 @@ impl InputContext {
             result: UtilityResult::Success(state.to_string()),
         };
         self.output_queues.send_utility_output(client_index, output);
+    }
+}
+
+/// Checks that scored positions ascend within the prompt, and that the model has the tokens.
+fn check_scored_positions(request: &EngineCoreRequest, limit: usize) -> Result<(), String> {
+    let prompt_len = request.prompt_token_ids.len();
+    let mut before = 0;
+    for position in &request.scored_positions {
+        let num_tokens = position.num_tokens as usize;
+        if num_tokens <= before || num_tokens > prompt_len {
+            return Err(format!(
+                "scored_positions: {num_tokens} tokens are not between {} and the prompt's {prompt_len}",
+                before + 1
+            ));
+        }
+        before = num_tokens;
+        if position.token_ids.is_empty() {
+            return Err(format!("scored_positions: {num_tokens} has no token ids"));
+        }
+        if let Some(id) = position.token_ids.iter().find(|id| **id as usize >= limit) {
+            return Err(format!(
+                "scored_positions: {id} is not a token id of this model (0..{limit})"
+            ));
+        }
+    }
+    let is_scored = before > 0;
+    match is_scored && request.sampling_params.structured_outputs.is_some() {
+        true => Err(
+            "scored_positions: nothing is generated, so structured_outputs must be absent"
+                .to_owned(),
+        ),
+        false => Ok(()),
     }
 }
 

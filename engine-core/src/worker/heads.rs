@@ -31,11 +31,15 @@ impl ModelRunner {
     pub(super) fn head_of<'a>(
         &self,
         row: LogitsRow,
-        scheduled: &[ScheduledRequest],
+        scheduled: &'a [ScheduledRequest],
         grammar_output: &'a GrammarOutput,
     ) -> Head<'a> {
-        let RowPurpose::Sample { num_draft_tokens } = row.purpose else {
-            return Head::Full(None);
+        let num_draft_tokens = match row.purpose {
+            RowPurpose::Sample { num_draft_tokens } => num_draft_tokens,
+            RowPurpose::PromptLogprobs { .. } => return Head::Full(None),
+            RowPurpose::Score { position } => {
+                return Head::Few(scheduled[row.request].scored_token_ids(position));
+            }
         };
         let Ok(mask) = grammar_output.of(row.request).row(num_draft_tokens) else {
             return Head::Unsampled;
@@ -69,7 +73,8 @@ impl ModelRunner {
         for (row, head) in rows.iter().zip(heads) {
             let num_skipped = match (row.purpose, head) {
                 // No position that is sampled: its request waits aside, or a draft before it is refused.
-                (RowPurpose::PromptLogprobs { .. }, _) | (_, Head::Unsampled) => continue,
+                (RowPurpose::PromptLogprobs { .. } | RowPurpose::Score { .. }, _)
+                | (_, Head::Unsampled) => continue,
                 (_, Head::Given(_)) => vocab_size,
                 (_, Head::Few(token_ids)) => vocab_size - token_ids.len() as u64,
                 (_, Head::Full(_) | Head::Largest(_)) => 0,

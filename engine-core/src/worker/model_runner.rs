@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use protocol::{LogprobsLists, LogprobsMode};
+use protocol::{LogprobsLists, LogprobsMode, ScoredPosition, Shared};
 
 use crate::core::sched::output::{
     GrammarOutput, ModelRunnerOutput, NewRequestData, SchedulerOutput,
@@ -12,7 +12,7 @@ use crate::model_executor::{CausalLm, ComputePool, ModelError, PoolError};
 use crate::request::RequestId;
 use crate::sample::{RequestSamplingState, Sampler, SamplerScratch, VocabSizes};
 use crate::worker::input_batch::InputBatch;
-use crate::worker::request_state::{CachedRequestState, PromptLogprobs};
+use crate::worker::request_state::{CachedRequestState, PromptLogprobs, Scores};
 use crate::worker::sample_rows::LOGITS_ROWS;
 
 /// What the runner needs to know beside the model.
@@ -88,6 +88,18 @@ pub(super) struct ScheduledRequest {
     num_tokens: usize,
     /// Of these, the last ones, which are verified.
     pub(super) draft_token_ids: Vec<u32>,
+    /// Where it is scored; `None` where it is sampled.
+    pub(super) scored_positions: Option<Shared<[ScoredPosition]>>,
+}
+
+impl ScheduledRequest {
+    /// The tokens of a scored position.
+    pub(super) fn scored_token_ids(&self, position: usize) -> &[u32] {
+        let positions = self.scored_positions.as_deref().unwrap_or_default();
+        positions
+            .get(position)
+            .map_or(&[], |scored| &scored.token_ids)
+    }
 }
 
 /// What a row of logits is for.
@@ -104,6 +116,8 @@ pub(super) enum RowPurpose {
     Sample { num_draft_tokens: usize },
     /// The logprob of a prompt token.
     PromptLogprobs { target_token_id: u32 },
+    /// The probabilities of the tokens of a scored position, by its index.
+    Score { position: usize },
 }
 
 impl ModelRunner {
@@ -172,6 +186,7 @@ impl ModelRunner {
             if let Some(request) = self.requests.get_mut(&scheduled.request_id) {
                 request.num_computed_tokens += scheduled.num_tokens;
                 output.prompt_logprobs[index] = take_finished_prompt_logprobs(request);
+                output.scores[index] = take_finished_scores(request);
             }
         }
         Ok(output)
@@ -244,6 +259,7 @@ impl ModelRunner {
                 request_id: request_id.clone(),
                 num_tokens: num_scheduled,
                 draft_token_ids: draft_token_ids.to_vec(),
+                scored_positions: (request.scores.as_ref()).map(|scores| scores.positions.clone()),
             });
             if let Some(prompt_logprobs) = &request.prompt_logprobs {
                 // The row at position p predicts token p + 1.
@@ -258,7 +274,16 @@ impl ModelRunner {
                     });
                 }
             }
-            if request.samples_after(num_known) {
+            if let Some(scores) = &request.scores {
+                for (position, scored) in scores.due(first + num_scheduled) {
+                    let last = scored.num_tokens as usize - 1;
+                    self.input_batch.keep_row(first_row + last - first);
+                    state.rows.push(LogitsRow {
+                        request: index,
+                        purpose: RowPurpose::Score { position },
+                    });
+                }
+            } else if request.samples_after(num_known) {
                 for num_draft_tokens in 0..=draft_token_ids.len() {
                     let row = first_row + num_known - 1 + num_draft_tokens;
                     self.input_batch.keep_row(row);
@@ -284,6 +309,16 @@ fn take_finished_prompt_logprobs(request: &mut CachedRequestState) -> Option<Log
         .map(|prompt_logprobs| prompt_logprobs.rows)
 }
 
+/// The scores of `request`, once its whole prompt is computed.
+fn take_finished_scores(request: &mut CachedRequestState) -> Vec<Vec<f32>> {
+    match &mut request.scores {
+        Some(scores) if request.num_computed_tokens >= request.num_prompt_tokens => {
+            std::mem::take(&mut scores.rows)
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// What the runner keeps of a request that it sees for the first time.
 fn new_request_state(new_request: &NewRequestData) -> CachedRequestState {
     let prompt = &new_request.prompt_token_ids;
@@ -299,5 +334,9 @@ fn new_request_state(new_request: &NewRequestData) -> CachedRequestState {
         block_ids: new_request.block_ids.clone(),
         sampling_state: RequestSamplingState::new(Arc::clone(params), prompt, output),
         prompt_logprobs: wants_prompt_logprobs.then(|| PromptLogprobs::new(params)),
+        scores: (!new_request.scored_positions.is_empty()).then(|| Scores {
+            positions: new_request.scored_positions.clone(),
+            rows: Vec::new(),
+        }),
     }
 }

@@ -1,6 +1,6 @@
 //! What the worker keeps of a request between steps.
 
-use protocol::{LogprobsLists, SamplingParams};
+use protocol::{LogprobsLists, SamplingParams, ScoredPosition, Shared};
 
 use crate::sample::RequestSamplingState;
 
@@ -17,6 +17,23 @@ pub(crate) struct CachedRequestState {
     pub(crate) sampling_state: RequestSamplingState,
     /// Present while prompt logprobs are asked for and not yet delivered.
     pub(crate) prompt_logprobs: Option<PromptLogprobs>,
+    /// Present where positions are scored, and nothing is sampled.
+    pub(crate) scores: Option<Scores>,
+}
+
+/// Scores under way: they are delivered at once, when the prompt is computed.
+pub(crate) struct Scores {
+    pub(crate) positions: Shared<[ScoredPosition]>,
+    /// Of the first positions. They stay where the request is preempted.
+    pub(crate) rows: Vec<Vec<f32>>,
+}
+
+impl Scores {
+    /// The positions whose logits a step brings that computes the tokens up to `end`: each with its index.
+    pub(crate) fn due(&self, end: usize) -> impl Iterator<Item = (usize, &ScoredPosition)> {
+        let positions = self.positions.iter().enumerate().skip(self.rows.len());
+        positions.take_while(move |(_, position)| position.num_tokens as usize <= end)
+    }
 }
 
 /// Prompt logprobs under way: they are delivered at once, when the prompt is computed.

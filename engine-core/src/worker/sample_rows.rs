@@ -12,6 +12,7 @@ use crate::model_executor::LOGITS_PER_MAXIMUM;
 use crate::panic_message::panic_message;
 use crate::sample::{
     KnownLogits, LogprobsRow, RequestSamplingState, Sampler, SamplerOutputRow, SamplerScratch,
+    log_softmax_of,
 };
 use crate::structured_output::TokenMask;
 use crate::worker::heads::Head;
@@ -28,6 +29,7 @@ pub(super) const LOGITS_ROWS: usize = 64;
 enum RowOutput {
     Sampled(SamplerOutputRow),
     PromptLogprobs(LogprobsRow),
+    Scores(Vec<f32>),
 }
 
 /// What a row brought, or why its request fails.
@@ -183,6 +185,12 @@ impl ModelRunner {
                     row.push_to(&mut prompt_logprobs.rows);
                 }
             }
+            Ok(RowOutput::Scores(row)) => {
+                if let Some(scores) = &mut request.scores {
+                    output.num_nans_in_logits[index] += u32::from(row.iter().any(|p| p.is_nan()));
+                    scores.rows.push(row);
+                }
+            }
             Err(message) => {
                 output.errors[index].get_or_insert(message);
             }
@@ -208,6 +216,12 @@ impl Group<'_> {
                 RowPurpose::PromptLogprobs { target_token_id } => sampler
                     .prompt_logprobs_row(logits, state.params(), target_token_id, scratch)
                     .map(RowOutput::PromptLogprobs),
+                RowPurpose::Score { .. } => match head {
+                    Head::Few(token_ids) => {
+                        Ok(RowOutput::Scores(log_softmax_of(logits, token_ids)))
+                    }
+                    _ => return,
+                },
                 RowPurpose::Sample { num_draft_tokens } => {
                     let Ok(mask) = masks.row(num_draft_tokens) else {
                         return;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use engine_core::core::sched::{CachedRequestData, NewRequestData, SchedulerOutput};
 use engine_core::model_executor::ComputePool;
 use engine_core::worker::{ModelRunner, ModelRunnerConfig};
-use protocol::{LogprobsMode, SamplingParams};
+use protocol::{LogprobsMode, SamplingParams, Shared};
 
 use crate::counting_model::CountingModel;
 
@@ -58,6 +58,7 @@ fn new_request(
         sampling_params: Arc::new(params),
         block_ids: block_ids.to_vec(),
         num_computed_tokens: 0,
+        scored_positions: Shared::default(),
     }
 }
 

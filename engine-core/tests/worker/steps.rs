@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine_core::core::sched::{CachedRequestData, SchedulerOutput};
 use engine_core::worker::{Executor, ExecutorError, ModelRunnerError};
-use protocol::SamplingParams;
+use protocol::{SamplingParams, ScoredPosition};
 
 use crate::counting_model::{CountingModel, Poison, SeenInput, next_token};
 use crate::{cached, greedy, new_request, runner, step_of};
@@ -91,6 +91,50 @@ fn part_of_a_prefill_samples_nothing_and_prompt_logprobs_come_once() {
         .execute_model(&step_of(Vec::new(), cached("a", &[], 5, 1), &[("a", 1)]))
         .unwrap();
     assert_eq!(runner.sample_tokens(None).unwrap().prompt_logprobs, [None]);
+}
+
+#[test]
+fn positions_are_scored_over_chunks_and_after_a_preemption() {
+    let mut runner = runner(CountingModel::default());
+    let prompt = [5, 5, 6, 30, 2, 9];
+    let position = |num_tokens: u32, ids: &[u32]| ScoredPosition {
+        num_tokens,
+        token_ids: ids.to_vec(),
+    };
+    let after = |num_tokens: usize| next_token(prompt[num_tokens - 1], num_tokens as u32 - 1);
+    // The favourite has logit 10, the next ids 9 and 8.
+    let few = |num_tokens: usize| [after(num_tokens), (after(num_tokens) + 2) % 37];
+    let mut request = new_request("a", &prompt, &[3], greedy());
+    request.scored_positions = [2, 4, 6]
+        .map(|num_tokens| position(num_tokens, &few(num_tokens as usize)))
+        .into();
+    let steps = [
+        step_of(vec![request], CachedRequestData::default(), &[("a", 3)]),
+        // It was preempted: all is computed again, and what was scored isn't again.
+        step_of(
+            Vec::new(),
+            CachedRequestData {
+                resumed_req_ids: vec!["a".into()],
+                ..cached("a", &[8, 2], 0, 0)
+            },
+            &[("a", 5)],
+        ),
+        step_of(Vec::new(), cached("a", &[], 5, 0), &[("a", 1)]),
+    ];
+    let mut scores = Vec::new();
+    for step in &steps {
+        runner.execute_model(step).unwrap();
+        let output = runner.sample_tokens(None).unwrap();
+        assert_eq!(output.sampled_token_ids, [Vec::<u32>::new()]);
+        scores.extend(output.scores);
+    }
+    assert_eq!(scores[..2], [Vec::<Vec<f32>>::new(), Vec::new()]);
+    assert_eq!(scores[2].len(), 3);
+    for row in &scores[2] {
+        let log_sum = (1.0 + (-2.0_f32).exp()).ln();
+        assert!((row[0] + log_sum).abs() < 1e-6, "{row:?}");
+        assert!((row[1] + 2.0 + log_sum).abs() < 1e-6, "{row:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use protocol::{SamplingParams, Shared, StructuredOutputsConstraint};
+use protocol::{SamplingParams, ScoredPosition, Shared, StructuredOutputsConstraint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -144,6 +144,8 @@ pub struct GenerateRequest {
     pub whitespace_field: Option<String>,
     /// What the caller calls the limit of the answer's tokens, where it isn't `max_tokens`.
     pub max_tokens_field: Option<String>,
+    /// Where probabilities of chosen tokens are asked for; nothing is generated then. For prompts of token ids.
+    pub scored_positions: Shared<[ScoredPosition]>,
 }
 
 /// A part of a constraint that was put together from several fields.
@@ -289,6 +291,7 @@ impl GenerateRequest {
             constraint_parts: Vec::new(),
             whitespace_field: None,
             max_tokens_field: None,
+            scored_positions: Shared::default(),
         }
     }
 }

@@ -105,7 +105,7 @@ impl InputProcessor {
 
     /// Counts the tokens of a long text piece by piece, and refuses it once there are more than an eighth too
     /// many: cuts between pieces may add some. Memory is that of one piece.
-    fn check_length(
+    pub(super) fn check_length(
         &self,
         text: &str,
         limit: TextLimit,
@@ -147,7 +147,7 @@ impl InputProcessor {
         ValidationError::field("prompt", format!("{num_bytes} bytes"), message)
     }
 
-    fn reasoning_ended_in_chat(
+    pub(super) fn reasoning_ended_in_chat(
         &self,
         chat: &ChatPrompt,
         rendered: &str,
@@ -179,7 +179,11 @@ impl InputProcessor {
         Ok(reasoning.ended_in_opening(rendered, &without_opening, template))
     }
 
-    fn render(&self, chat: &ChatPrompt, cancel: &CancelFlag) -> Result<String, ValidationError> {
+    pub(super) fn render(
+        &self,
+        chat: &ChatPrompt,
+        cancel: &CancelFlag,
+    ) -> Result<String, ValidationError> {
         let mut text = self.apply_chat_template(chat, chat.add_generation_prompt, cancel)?;
         if chat.continue_final_message {
             let end = final_message_end(&text, chat.messages.last())?;

@@ -81,15 +81,17 @@ impl RequestStateStats {
             self.num_cached_tokens = prefill.num_cached_tokens;
         }
         let new_tokens = length(output.new_token_ids.len());
+        if !output.scores.is_empty() {
+            self.prompt_computed(timestamp, iteration);
+            self.last_token_ts = timestamp;
+        }
         if new_tokens == 0 {
             return;
         }
         iteration.num_generation_tokens += u64::from(new_tokens);
         self.num_generation_tokens += new_tokens;
         if self.first_token_ts.is_none() {
-            self.first_token_ts = Some(timestamp);
-            iteration.num_prompt_tokens += u64::from(self.num_prompt_tokens);
-            iteration.num_cached_tokens += u64::from(self.num_cached_tokens);
+            self.prompt_computed(timestamp, iteration);
             let waited = self.arrival.elapsed().as_secs_f64();
             self.time_to_first_token = Some(waited);
             iteration.time_to_first_tokens.push(waited);
@@ -98,6 +100,13 @@ impl RequestStateStats {
             iteration.inter_token_latencies.push(latency);
         }
         self.last_token_ts = timestamp;
+    }
+
+    /// Counts the prompt, whose last step was at `timestamp`.
+    fn prompt_computed(&mut self, timestamp: f64, iteration: &mut IterationStats) {
+        self.first_token_ts = Some(timestamp);
+        iteration.num_prompt_tokens += u64::from(self.num_prompt_tokens);
+        iteration.num_cached_tokens += u64::from(self.num_cached_tokens);
     }
 
     /// What there is to say of a request that is over.
@@ -165,7 +174,7 @@ impl StructuredEnds {
 pub struct IterationStats {
     /// Tokens generated.
     pub num_generation_tokens: u64,
-    /// Tokens of the prompts whose first token came.
+    /// Tokens of the prompts whose first token, or scores, came.
     pub num_prompt_tokens: u64,
     /// Of these, tokens from the prefix cache.
     pub num_cached_tokens: u64,

@@ -41,6 +41,8 @@ pub(super) struct RequestState {
     pub(super) budget: AnswerBudget,
     /// What it takes of the budget: of a stream what isn't handed over.
     pub(super) share: AnswerShare,
+    /// Of a request whose positions are scored.
+    pub(super) scores: Vec<Vec<f32>>,
     pub(super) num_cached_tokens: u32,
     /// Tokens that earlier outputs of a stream brought.
     pub(super) sent_tokens: usize,
@@ -101,6 +103,9 @@ impl RequestState {
         if let Some(rows) = &output.new_prompt_logprobs {
             let prompt_len = self.prompt_token_ids.len();
             self.logprobs_processor.update_prompt(rows, prompt_len);
+        }
+        if !output.scores.is_empty() {
+            self.scores.clone_from(&output.scores);
         }
         if let Some(rows) = &output.new_logprobs {
             self.logprobs_processor.update(rows);

@@ -225,7 +225,7 @@ impl<'a> Call<'a> {
     }
 
     /// Counts the answers after the first for the request's key, which has counted the request itself.
-    fn count_answers(&self, num_answers: usize) -> Option<Response> {
+    pub(super) fn count_answers(&self, num_answers: usize) -> Option<Response> {
         let num_more = u32::try_from(num_answers.saturating_sub(1)).unwrap_or(u32::MAX);
         count_answers(self.app, &self.record, num_more)
     }

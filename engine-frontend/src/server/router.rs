@@ -12,7 +12,7 @@ use super::client::recognize;
 use super::error::{method_not_allowed, not_found};
 use super::management::{Guard, admin_routes, guard};
 use super::state::AppState;
-use super::{anthropic, docs_page, handlers, middleware, openapi, ui_files};
+use super::{anthropic, decisions, docs_page, handlers, middleware, openapi, ui_files};
 
 /// All routes, with what happens around each.
 pub(super) fn router(app: Arc<AppState>) -> Router {
@@ -25,6 +25,8 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route("/v1/responses", post(handlers::responses))
         .route(anthropic::MESSAGES, post(anthropic::messages))
         .route(anthropic::COUNT_TOKENS, post(anthropic::count_tokens))
+        .route(decisions::DECISIONS, post(decisions::decisions))
+        .route(decisions::SYSTEM_ONE, post(decisions::system_one))
         .route("/formwork/v1/check", post(handlers::check))
         .route("/tokenize", post(handlers::tokenize))
         .route("/detokenize", post(handlers::detokenize))

@@ -38,6 +38,17 @@ const FIELDS: &[(&str, &[&str])] = &[
             "[{\"type\": \"function_call\", \"call_id\": \"1\", \"name\": \"f\", \"arguments\": \"{}\"}, {\"type\": \"function_call_output\", \"call_id\": \"1\", \"output\": \"2\"}]",
         ],
     ),
+    (
+        "questions",
+        &[
+            "[{\"type\": \"predicate\", \"instructions\": \"TEXT\"}]",
+            "[{\"type\": \"choice\", \"instructions\": \"a\", \"choices\": [{\"value\": \"TEXT\"}, {\"value\": true}]}]",
+            "[{\"type\": \"score\", \"instructions\": \"\", \"levels\": [{\"label\": \"a\"}, {\"label\": \"a b\"}]}]",
+            "{\"q\": {\"type\": \"noul\"}}",
+            "{\"q\": {\"type\": \"choice\", \"criteria\": {\"TEXT\": null, \"b\": \"c\"}}}",
+        ],
+    ),
+    ("state", &["\"TEXT\"", "{\"a\": [1]}"]),
     ("instructions", &["\"Be short\""]),
     ("tokens", &["[NUMBERS]", "[1, 2, 3]", "[4095]", "[4096]"]),
     ("max_tokens", &["0", "1", "2", "16", "2048"]),
@@ -173,12 +184,14 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("previous_response_id", &["\"resp_1\""]),
 ];
 
-const POST_ROUTES: [(&str, &[&str]); 10] = [
+const POST_ROUTES: [(&str, &[&str]); 12] = [
     ("/v1/completions", &["prompt"]),
     ("/v1/chat/completions", &["messages"]),
     ("/v1/responses", &["input"]),
     ("/v1/messages", &["messages", "max_tokens"]),
     ("/v1/messages/count_tokens", &["messages"]),
+    ("/v1/decisions", &["input", "questions"]),
+    ("/v1/systemone", &["state", "questions"]),
     ("/tokenize", &["prompt"]),
     ("/tokenize", &["messages"]),
     ("/detokenize", &["tokens"]),

@@ -305,7 +305,19 @@ fn engine_core_request() -> impl Strategy<Value = EngineCoreRequest> {
         priority: any::<i64>(),
         trace_headers: shared(vec((text(), text()), 0..3)),
         reasoning_ended: any::<Option<bool>>(),
+        scored_positions: scored_positions(),
     )
+}
+
+fn scored_positions() -> impl Strategy<Value = Shared<[ScoredPosition]>> {
+    let position = (any::<u32>(), token_ids());
+    shared(vec(
+        position.prop_map(|(num_tokens, token_ids)| ScoredPosition {
+            num_tokens,
+            token_ids,
+        }),
+        0..3,
+    ))
 }
 
 /// Requests that differ in whatever siblings may differ in.
@@ -316,10 +328,13 @@ pub(crate) fn siblings() -> impl Strategy<Value = Vec<EngineCoreRequest>> {
         token_ids(),
         any::<bool>(),
         any::<(Option<u64>, Option<u32>, Option<bool>)>(),
+        scored_positions(),
     );
     (engine_core_request(), vec(own, 0..4)).prop_map(|(first, others)| {
         let mut requests = vec![first];
-        for (request_id, prompt, output_token_ids, is_replay, (seed, max_tokens, ended)) in others {
+        for (request_id, prompt, output_token_ids, is_replay, (seed, max_tokens, ended), scored) in
+            others
+        {
             let mut request = requests[requests.len() - 1].clone();
             request.external_req_id = request.external_req_id.map(|_| request_id.clone());
             request.request_id = request_id;
@@ -329,6 +344,7 @@ pub(crate) fn siblings() -> impl Strategy<Value = Vec<EngineCoreRequest>> {
             request.sampling_params.seed = seed;
             request.sampling_params.max_tokens = max_tokens;
             request.reasoning_ended = ended;
+            request.scored_positions = scored;
             requests.push(request);
         }
         requests
@@ -428,6 +444,7 @@ fn output() -> impl Strategy<Value = EngineCoreOutput> {
         new_logprobs: of(logprobs_lists()),
         new_trace: vec(token_trace(), 0..3),
         new_prompt_logprobs: of(logprobs_lists()),
+        scores: vec(vec(any::<f32>(), 0..3), 0..3),
         finish_reason: of(prop_oneof![
             Just(FinishReason::Stop),
             Just(FinishReason::Length),

@@ -10,6 +10,7 @@ mod command;
 mod confinement;
 mod conformance;
 mod constraint_check;
+mod decisions;
 mod deployment;
 mod errors;
 mod faults;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{LogprobsLists, SamplingParams, TokenTrace};
+use protocol::{LogprobsLists, SamplingParams, ScoredPosition, Shared, TokenTrace};
 
 use crate::request::RequestId;
 use crate::structured_output::TokenMask;
@@ -104,6 +104,8 @@ pub struct NewRequestData {
     pub block_ids: Vec<u32>,
     /// Tokens that are in the cache already, all in full blocks.
     pub num_computed_tokens: u32,
+    /// Where probabilities are asked for; nothing is sampled then.
+    pub scored_positions: Shared<[ScoredPosition]>,
 }
 
 /// What changed for requests that the runner knows. Entry `i` of each array but
@@ -133,7 +135,7 @@ pub struct CachedRequestData {
 #[derive(Debug, Default)]
 pub struct ModelRunnerOutput {
     /// Tokens sampled for each request: at least one once all its tokens are computed, none
-    /// for a part of a prefill.
+    /// for a part of a prefill or where positions are scored.
     pub sampled_token_ids: Vec<Vec<u32>>,
     /// One row per sampled token, where asked for.
     pub logprobs: Vec<Option<LogprobsLists>>,
@@ -141,6 +143,8 @@ pub struct ModelRunnerOutput {
     pub traces: Vec<Vec<TokenTrace>>,
     /// One row per prompt position but the first, where asked for and the prompt is done.
     pub prompt_logprobs: Vec<Option<LogprobsLists>>,
+    /// One row per scored position, where asked for and the prompt is done.
+    pub scores: Vec<Vec<Vec<f32>>>,
     /// NaN values in each request's logits.
     pub num_nans_in_logits: Vec<u32>,
     /// Why the runner failed on a request; ends that request alone.
@@ -164,6 +168,7 @@ impl ModelRunnerOutput {
             // Where nobody asks for one there is none.
             traces: Vec::new(),
             prompt_logprobs: vec![None; num_requests],
+            scores: vec![Vec::new(); num_requests],
             num_nans_in_logits: vec![0; num_requests],
             errors: vec![None; num_requests],
             num_restored_rows: 0,

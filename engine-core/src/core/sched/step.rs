@@ -145,6 +145,7 @@ fn new_request_data(request: &Request, blocks: &RequestBlocks) -> NewRequestData
         sampling_params: request.sampling_params().clone(),
         block_ids: blocks.block_ids().to_vec(),
         num_computed_tokens: request.num_computed_tokens as u32,
+        scored_positions: request.scored_positions().clone(),
     }
 }
 

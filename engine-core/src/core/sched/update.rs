@@ -24,6 +24,7 @@ struct RequestStepOutput {
     logprobs: Option<LogprobsLists>,
     trace: Vec<TokenTrace>,
     prompt_logprobs: Option<LogprobsLists>,
+    scores: Vec<Vec<f32>>,
     num_nans_in_logits: u32,
     error: Option<String>,
 }
@@ -121,13 +122,21 @@ impl Scheduler {
         let is_prefill_chunk = request.num_computed_tokens < request.num_tokens();
         let num_sampled = step_output.sampled_token_ids.len();
         let is_withheld = is_aside(request);
+        let num_positions = request.scored_positions().len();
+        let num_scores = step_output.scores.len();
+        let is_scored = num_positions > 0;
         let error = step_output
             .error
             .or_else(|| match (is_prefill_chunk, num_sampled) {
                 (true, 1..) => Some(format!(
                     "the model runner sampled {num_sampled} tokens after part of a prefill"
                 )),
-                (false, 0) if !is_withheld => Some("the model runner sampled no token".to_owned()),
+                (false, 0) if !is_withheld && !is_scored => {
+                    Some("the model runner sampled no token".to_owned())
+                }
+                (false, _) if num_scores != num_positions => Some(format!(
+                    "the model runner scored {num_scores} of {num_positions} positions"
+                )),
                 _ => None,
             });
         if let Some(message) = error {
@@ -139,6 +148,10 @@ impl Scheduler {
         }
         if is_prefill_chunk {
             return None;
+        }
+        if is_scored {
+            let num_nans_in_logits = step_output.num_nans_in_logits;
+            return Some(scored(request, step_output.scores, num_nans_in_logits));
         }
         self.count_draft(step_output.num_draft_tokens, num_sampled);
 
@@ -197,6 +210,7 @@ impl Scheduler {
             new_logprobs,
             new_trace: request.take_trace(),
             new_prompt_logprobs,
+            scores: Vec::new(),
             finish_reason,
             stop_reason,
             events: request.take_events(),
@@ -339,6 +353,23 @@ pub(super) fn some_unless_default<T: Default + PartialEq>(stats: T) -> Option<T>
     (stats != T::default()).then_some(stats)
 }
 
+/// The only output of a request whose positions are scored.
+fn scored(
+    request: &mut Request,
+    scores: Vec<Vec<f32>>,
+    num_nans_in_logits: u32,
+) -> EngineCoreOutput {
+    EngineCoreOutput {
+        request_id: request.request_id().to_string(),
+        scores,
+        finish_reason: Some(FinishReason::Stop),
+        events: request.take_events(),
+        prefill_stats: request.prefill_stats.take(),
+        num_nans_in_logits,
+        ..EngineCoreOutput::default()
+    }
+}
+
 /// The last output of a request on which something failed.
 fn failure(request: &mut Request, message: String, num_nans_in_logits: u32) -> EngineCoreOutput {
     EngineCoreOutput {
@@ -375,6 +406,7 @@ impl RequestStepOutput {
             logprobs: entry(&mut runner_output.logprobs, index),
             trace: entry(&mut runner_output.traces, index),
             prompt_logprobs: entry(&mut runner_output.prompt_logprobs, index),
+            scores: entry(&mut runner_output.scores, index),
             num_nans_in_logits: entry(&mut runner_output.num_nans_in_logits, index),
             error: entry(&mut runner_output.errors, index),
         }

@@ -29,6 +29,7 @@ fn output(completion: CompletionOutput) -> RequestOutput {
         prompt: None,
         prompt_token_ids: [1, 2, 3].into(),
         prompt_logprobs: None,
+        scores: Vec::new(),
         finished: completion.finished(),
         outputs: vec![completion],
         num_cached_tokens: 2,

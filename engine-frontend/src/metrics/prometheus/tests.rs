@@ -115,7 +115,7 @@ fn buckets_of_lengths_end_at_the_context() {
 }
 
 /// All routes of a server.
-const ROUTES: [&str; 19] = [
+const ROUTES: [&str; 21] = [
     "/v1/models",
     "/v1/models/{*model}",
     "/v1/completions",
@@ -123,6 +123,8 @@ const ROUTES: [&str; 19] = [
     "/v1/responses",
     "/v1/messages",
     "/v1/messages/count_tokens",
+    "/v1/decisions",
+    "/v1/systemone",
     "/tokenize",
     "/detokenize",
     "/health",

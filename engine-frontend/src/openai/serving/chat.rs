@@ -116,7 +116,7 @@ impl OpenAIServing {
     }
 
     /// Brings the server's settings into a prompt, whose request has this choice.
-    pub(in crate::openai) fn complete_prompt(
+    pub(crate) fn complete_prompt(
         &self,
         prompt: &mut Prompt,
         choice: &ToolChoice,

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::anthropic;
+use super::{anthropic, decisions};
 
 /// A field, or a path that ends in it, and what it is.
 pub(super) type Description = (&'static str, &'static str);
@@ -25,6 +25,7 @@ pub(super) fn find(path: &str) -> Option<&'static Description> {
             .iter()
             .chain(ANSWERS)
             .chain(anthropic::DESCRIPTIONS)
+            .chain(decisions::DESCRIPTIONS)
             .find(|(field, _)| *field == rest);
         if line.is_some() {
             return line;

@@ -6,6 +6,7 @@
 
 mod answers;
 mod anthropic;
+mod decisions;
 mod descriptions;
 mod requests;
 #[cfg(test)]
@@ -41,6 +42,7 @@ fn component(name: &str) -> Value {
 pub(super) fn document() -> Value {
     let mut schemas = requests::schemas();
     schemas.extend(anthropic::schemas(&requests::chat()));
+    schemas.extend(decisions::schemas());
     schemas.extend(answers::schemas());
     descriptions::describe(&mut schemas);
     json!({
@@ -48,7 +50,7 @@ pub(super) fn document() -> Value {
         "info": {
             "title": "Formwork",
             "version": protocol::BUILD_VERSION,
-            "description": "The OpenAI API with vLLM's fields, and Anthropic's Messages API. A field that can't be honoured is \
+            "description": "The OpenAI API with vLLM's fields, Anthropic's Messages API, and decisions. A field that can't be honoured is \
                             refused with 400 and its name.",
         },
         "paths": {
@@ -72,6 +74,14 @@ pub(super) fn document() -> Value {
                 "count_message_tokens", "Count the tokens of a conversation",
                 "AnthropicCountTokensRequest", "AnthropicCountTokensResponse", false,
             )),
+            "/v1/decisions": post(
+                "create_decision", "Probabilities of fixed answers to questions about a text",
+                "DecisionRequest", "DecisionResponse", false,
+            ),
+            "/v1/systemone": post(
+                "create_system_one_decision", "The same in the words of TypeSafe's System One API",
+                "SystemOneRequest", "SystemOneResponse", false,
+            ),
             "/formwork/v1/check": post(
                 "check_constraint", "What a constraint says, and how far a text fits it",
                 "CheckRequest", "CheckResponse", false,

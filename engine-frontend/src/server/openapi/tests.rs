@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
-use super::anthropic::DESCRIPTIONS;
 use super::descriptions::{self, ANSWERS, REQUESTS};
-use super::document;
+use super::{anthropic, decisions, document};
 use crate::anthropic::{AnthropicCountTokensRequest, AnthropicMessagesRequest};
+use crate::decisions::{OPENAI, SYSTEM_ONE};
 use crate::openai::{
     ChatCompletionRequest, CheckRequest, CompletionRequest, DetokenizeRequest, ResponsesRequest,
     TokenizeRequest,
@@ -18,10 +18,13 @@ fn properties(component: &str) -> Vec<String> {
 
 /// The name that is at fault in a body with this field.
 fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)> {
+    let predicate = json!({"type": "predicate", "instructions": "a"});
     let mut body = match component {
         "CompletionRequest" | "TokenizeRequest" => json!({"prompt": "a"}),
         "ResponsesRequest" => json!({"input": "a"}),
         "DetokenizeRequest" => json!({"tokens": [1]}),
+        "DecisionRequest" => json!({"input": "a", "questions": [predicate]}),
+        "SystemOneRequest" => json!({"state": "a", "questions": {"q": {"type": "noul"}}}),
         "CheckRequest" => json!({"guided_regex": "a"}),
         "AnthropicMessagesRequest" => {
             json!({"messages": [{"role": "user", "content": "a"}], "max_tokens": 1})
@@ -34,6 +37,8 @@ fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)
         "TokenizeRequest" => TokenizeRequest::from_json(body).err(),
         "ResponsesRequest" => ResponsesRequest::from_json(body).err(),
         "DetokenizeRequest" => DetokenizeRequest::from_json(body).err(),
+        "DecisionRequest" => (OPENAI.read)(body).err(),
+        "SystemOneRequest" => (SYSTEM_ONE.read)(body).err(),
         "CheckRequest" => CheckRequest::from_json(body).err(),
         "AnthropicMessagesRequest" => AnthropicMessagesRequest::from_json(body).err(),
         "AnthropicCountTokensRequest" => AnthropicCountTokensRequest::from_json(body).err(),
@@ -52,6 +57,8 @@ fn every_documented_field_is_known() {
         "CheckRequest",
         "AnthropicMessagesRequest",
         "AnthropicCountTokensRequest",
+        "DecisionRequest",
+        "SystemOneRequest",
     ] {
         for field in properties(component) {
             // Of no field's type.
@@ -67,6 +74,8 @@ fn every_documented_field_is_known() {
         "ChatCompletionRequest",
         "ResponsesRequest",
         "AnthropicMessagesRequest",
+        "DecisionRequest",
+        "SystemOneRequest",
     ] {
         let (parameter, message) = fault(component, "nonsense", &json!(1)).unwrap();
         assert_eq!(parameter, "nonsense");
@@ -136,7 +145,11 @@ fn every_field_is_described_and_every_description_is_used() {
         );
     }
     assert_eq!(bare, Vec::<String>::new(), "fields without a description");
-    let lines = REQUESTS.iter().chain(ANSWERS).chain(DESCRIPTIONS);
+    let lines = REQUESTS
+        .iter()
+        .chain(ANSWERS)
+        .chain(anthropic::DESCRIPTIONS)
+        .chain(decisions::DESCRIPTIONS);
     let lines = lines.map(|(key, _)| *key);
     let unused: Vec<_> = lines.filter(|key| !used.contains(key)).collect();
     assert_eq!(unused, Vec::<&str>::new(), "descriptions of no field");

@@ -1,6 +1,6 @@
 //! What the runner's answer does to the requests, and what each client hears.
 
-use protocol::{FinishReason, LogprobsLists, RequestErrorCode, TokenTrace};
+use protocol::{FinishReason, LogprobsLists, RequestErrorCode, ScoredPosition, TokenTrace};
 
 use super::*;
 
@@ -28,6 +28,50 @@ fn prompt_tokens_count_in_the_step_that_computes_them() {
     assert_eq!(stats(&mut scheduler), (15, 15));
     // One token each, of the answers.
     assert_eq!(stats(&mut scheduler), (2, 0));
+}
+
+#[test]
+fn a_scored_request_ends_with_its_scores_and_without_a_token() {
+    let scored = |id: &str| EngineCoreRequest {
+        scored_positions: [3, 9]
+            .map(|num_tokens| ScoredPosition {
+                num_tokens,
+                token_ids: vec![1, 2],
+            })
+            .into(),
+        ..request(id, 9)
+    };
+    let mut scheduler = scheduler(config(20, 4), 20);
+    for id in ["a", "b", "c"] {
+        add(&mut scheduler, scored(id));
+    }
+    let output = scheduler.schedule();
+    assert_eq!(trace(&output), "a:9 b:9 c:2");
+    let rows = vec![vec![-0.5, -1.0], vec![0.0, f32::NEG_INFINITY]];
+    let answer = ModelRunnerOutput {
+        // The second lacks one, the third isn't computed yet.
+        scores: vec![rows.clone(), rows[..1].to_vec(), Vec::new()],
+        ..ModelRunnerOutput::empty(3)
+    };
+    let outputs = flat(scheduler.update_from_output(&output, answer));
+    let ends: Vec<_> = outputs
+        .iter()
+        .map(|o| (o.request_id.as_str(), o.finish_reason, o.scores.len()))
+        .collect();
+    let (stop, error) = (Some(FinishReason::Stop), Some(FinishReason::Error));
+    assert_eq!(ends, [("a", stop, 2), ("b", error, 0)]);
+    assert_eq!(outputs[0].scores, rows);
+    assert_eq!(outputs[0].new_token_ids, [] as [u32; 0]);
+    assert!(outputs[0].prefill_stats.is_some());
+    assert_eq!(running_ids(&scheduler), ["c"]);
+    let output = scheduler.schedule();
+    let answer = ModelRunnerOutput {
+        scores: vec![rows],
+        ..ModelRunnerOutput::empty(1)
+    };
+    assert_eq!(flat(scheduler.update_from_output(&output, answer)).len(), 1);
+    scheduler.schedule();
+    assert_idle(&scheduler);
 }
 
 #[test]

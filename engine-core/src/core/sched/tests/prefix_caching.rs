@@ -1,6 +1,6 @@
 //! What requests find of each other's prefixes.
 
-use protocol::{FinishReason, PrefixCacheStats};
+use protocol::{FinishReason, PrefixCacheStats, ScoredPosition};
 
 use super::*;
 
@@ -28,6 +28,27 @@ fn a_hit_leaves_at_least_the_last_token() {
     add(&mut scheduler, shared("shorter", 11));
     // 12 tokens are 3 full blocks, but the last one has to be computed.
     assert_eq!(step(&mut scheduler), "whole:4 longer:1 shorter:3");
+}
+
+#[test]
+fn what_is_scored_is_computed() {
+    let mut scheduler = scheduler(config(100, 4), 20);
+    run_to_first_token(&mut scheduler, shared("first", 12));
+    for (id, num_tokens) in [("early", 6), ("at block", 8), ("last", 12)] {
+        let positions = [num_tokens, 12].map(|num_tokens| ScoredPosition {
+            num_tokens,
+            token_ids: vec![1, 2],
+        });
+        add(
+            &mut scheduler,
+            EngineCoreRequest {
+                scored_positions: positions[..1 + usize::from(num_tokens < 12)].into(),
+                ..shared(id, 12)
+            },
+        );
+    }
+    // The token before the first position has to be computed for its logits.
+    assert_eq!(trace(&scheduler.schedule()), "early:8 at block:8 last:4");
 }
 
 #[test]

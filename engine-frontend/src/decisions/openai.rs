@@ -1,0 +1,408 @@
+//! OpenAI's Decisions API (a public beta): `/v1/decisions`.
+
+use serde_json::{Map, Value, json};
+
+use super::question::{
+    MAX_QUESTIONS, Question, QuestionKind, QuestionOption, Questions, best, choice_confidence,
+    expected_level, score_confidence,
+};
+use super::serving::Decided;
+use crate::error::ValidationError;
+use crate::openai::{Fields, check_keys, missing, parse};
+
+/// Reads a request.
+///
+/// # Errors
+/// The first field that is missing, unknown or wrong, by name.
+pub(super) fn read(body: Value) -> Result<Questions, ValidationError> {
+    let mut fields = Fields::new(body)?;
+    let model = fields.take("model")?;
+    let input = read_input(fields.require("input")?)?;
+    let questions: Vec<Value> = fields.require("questions")?;
+    fields.finish()?;
+    if !(1..=MAX_QUESTIONS).contains(&questions.len()) {
+        let count = questions.len();
+        let message = format!("questions must have 1 to {MAX_QUESTIONS} entries, got {count}");
+        return Err(ValidationError::field("questions", count, message));
+    }
+    let questions = questions.into_iter().enumerate();
+    let questions =
+        questions.map(|(i, question)| read_question(format!("questions[{i}]"), question));
+    Ok(Questions {
+        model,
+        input,
+        questions: questions.collect::<Result<_, _>>()?,
+    })
+}
+
+/// The text of an input: a string, or messages of a user. Messages and their parts are apart by an empty line.
+fn read_input(input: Value) -> Result<String, ValidationError> {
+    let messages = match input {
+        Value::String(text) => return Ok(text),
+        Value::Array(messages) => messages,
+        other => {
+            let message = "input must be a string or a list of messages";
+            return Err(ValidationError::field("input", other, message));
+        }
+    };
+    let mut texts = Vec::new();
+    for (i, message) in messages.into_iter().enumerate() {
+        let field = format!("input[{i}]");
+        let mut message: Map<String, Value> = parse(&field, message)?;
+        check_keys(
+            &field,
+            &message,
+            &["type", "role", "content", "id", "status"],
+        )?;
+        one_of(&field, &message, "type", &["message"], true)?;
+        one_of(&field, &message, "role", &["user"], false)?;
+        let field = format!("{field}.content");
+        match message.remove("content") {
+            Some(Value::String(text)) => texts.push(text),
+            Some(Value::Array(parts)) => {
+                for (j, part) in parts.into_iter().enumerate() {
+                    texts.push(read_part(&format!("{field}[{j}]"), part)?);
+                }
+            }
+            Some(other) => {
+                let message = format!("{field} must be a string or a list of parts");
+                return Err(ValidationError::field(field, other, message));
+            }
+            None => return Err(missing(&field)),
+        }
+    }
+    Ok(texts.join("\n\n"))
+}
+
+fn read_part(field: &str, part: Value) -> Result<String, ValidationError> {
+    let mut part: Map<String, Value> = parse(field, part)?;
+    if part.get("type").is_some_and(|kind| kind == "input_image") {
+        let instead = "this server reads text alone, in parts of type input_text";
+        return Err(ValidationError::not_supported(field, "an image", instead));
+    }
+    check_keys(field, &part, &["type", "text"])?;
+    one_of(field, &part, "type", &["input_text"], false)?;
+    let field = format!("{field}.text");
+    parse(&field, part.remove("text").ok_or_else(|| missing(&field))?)
+}
+
+/// Checks that a key has one of these values.
+fn one_of(
+    field: &str,
+    object: &Map<String, Value>,
+    name: &str,
+    values: &[&str],
+    may_be_absent: bool,
+) -> Result<(), ValidationError> {
+    let field = format!("{field}.{name}");
+    match object.get(name) {
+        Some(Value::String(value)) if values.contains(&value.as_str()) => Ok(()),
+        None | Some(Value::Null) if may_be_absent => Ok(()),
+        None => Err(missing(&field)),
+        Some(other) => {
+            let message = format!("{field} must be {}", values.join(", "));
+            Err(ValidationError::field(field, other, message))
+        }
+    }
+}
+
+fn read_question(field: String, question: Value) -> Result<Question, ValidationError> {
+    const KINDS: [&str; 3] = ["predicate", "choice", "score"];
+    let mut question: Map<String, Value> = parse(&field, question)?;
+    question.retain(|_, value| !value.is_null());
+    one_of(&field, &question, "type", &KINDS, false)?;
+    let (kind, list) = match question.get("type").and_then(Value::as_str) {
+        Some("choice") => (QuestionKind::Choice, "choices"),
+        Some("score") => (QuestionKind::Score, "levels"),
+        _ => (QuestionKind::Predicate, ""),
+    };
+    let known = ["type", "name", "instructions", list];
+    check_keys(
+        &field,
+        &question,
+        &known[..4 - usize::from(list.is_empty())],
+    )?;
+    let mut text = |name: &str| -> Result<Option<String>, ValidationError> {
+        let value = question.remove(name);
+        let field = format!("{field}.{name}");
+        value.map(|value| parse(&field, value)).transpose()
+    };
+    let name = text("name")?;
+    let instructions =
+        text("instructions")?.ok_or_else(|| missing(&format!("{field}.instructions")))?;
+    let options = match kind {
+        QuestionKind::Predicate => yes_and_no(&field, None, None),
+        QuestionKind::Choice | QuestionKind::Score => {
+            let list_field = format!("{field}.{list}");
+            let entries = question.remove(list).ok_or_else(|| missing(&list_field))?;
+            let entries: Vec<Value> = parse(&list_field, entries)?;
+            let entries = entries.into_iter().enumerate();
+            entries
+                .map(|(i, entry)| read_option(&format!("{list_field}[{i}]"), kind, entry))
+                .collect::<Result<_, _>>()?
+        }
+    };
+    Question::new(name.into(), field, kind, instructions, options, (list, 2))
+}
+
+/// The options of a predicate, with when they are right.
+pub(super) fn yes_and_no(
+    field: &str,
+    yes: Option<String>,
+    no: Option<String>,
+) -> Vec<QuestionOption> {
+    let option =
+        |value: &str, description| QuestionOption::new(field.to_owned(), value.into(), description);
+    vec![option("yes", yes), option("no", no)]
+}
+
+fn read_option(
+    field: &str,
+    kind: QuestionKind,
+    entry: Value,
+) -> Result<QuestionOption, ValidationError> {
+    let mut entry: Map<String, Value> = parse(field, entry)?;
+    let name = if kind == QuestionKind::Choice {
+        "value"
+    } else {
+        "label"
+    };
+    check_keys(field, &entry, &[name, "description"])?;
+    let value_field = format!("{field}.{name}");
+    let value = match entry.remove(name) {
+        Some(value @ Value::String(_)) => value,
+        Some(value @ Value::Bool(_)) if kind == QuestionKind::Choice => value,
+        None | Some(Value::Null) => return Err(missing(&value_field)),
+        Some(other) => {
+            let what = match kind {
+                QuestionKind::Choice => "a string, true or false",
+                _ => "a string",
+            };
+            let message = format!("{value_field} must be {what}");
+            return Err(ValidationError::field(value_field, other, message));
+        }
+    };
+    let description = entry.remove("description").unwrap_or_default();
+    let description: Option<String> = parse(&format!("{field}.description"), description)?;
+    Ok(QuestionOption::new(value_field, value, description))
+}
+
+/// The answers in the API's words.
+pub(super) fn tell(questions: &Questions, decided: &Decided, model: &str) -> Value {
+    let answers = questions.questions.iter().zip(&decided.probabilities);
+    let answers: Vec<Value> = answers
+        .map(|(question, probabilities)| match probabilities {
+            Some(probabilities) => tell_answer(question, probabilities),
+            None => json!({"type": "refusal", "name": question.name}),
+        })
+        .collect();
+    json!({
+        "model": model,
+        "answers": answers,
+        "usage": {
+            "input_tokens": decided.input_tokens,
+            "input_tokens_details": {
+                "cached_tokens": decided.cached_tokens, "cache_write_tokens": 0,
+            },
+            "output_tokens": 0,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": decided.input_tokens,
+        },
+    })
+}
+
+fn tell_answer(question: &Question, probabilities: &[f64]) -> Value {
+    let name = &question.name;
+    let options = question.options.iter().zip(probabilities);
+    match question.kind {
+        QuestionKind::Predicate => {
+            json!({"type": "predicate", "name": name, "probability": probabilities[0]})
+        }
+        QuestionKind::Choice => {
+            let of_all: Vec<Value> = options
+                .map(|(option, p)| json!({"value": option.value, "probability": p}))
+                .collect();
+            json!({
+                "type": "choice", "name": name,
+                "choice": question.options[best(probabilities)].value,
+                "confidence": choice_confidence(probabilities),
+                "probabilities": of_all,
+            })
+        }
+        QuestionKind::Score => {
+            let of_all: Vec<Value> = (options.enumerate())
+                .map(|(level, (option, p))| {
+                    json!({"value": level, "label": option.value, "probability": p})
+                })
+                .collect();
+            json!({
+                "type": "score", "name": name,
+                "score": expected_level(probabilities),
+                "confidence": score_confidence(probabilities),
+                "probabilities": of_all,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(question: &Value) -> Value {
+        json!({"model": "m", "input": "text", "questions": [question]})
+    }
+
+    fn refused(question: &Value) -> (String, String) {
+        let error = read(body(question)).unwrap_err();
+        (
+            error.parameter.clone().unwrap_or_default(),
+            error.to_string(),
+        )
+    }
+
+    #[test]
+    fn an_input_is_text_or_messages_of_text() {
+        let input = |input: Value| {
+            let question = json!({"type": "predicate", "instructions": "x"});
+            read(json!({"input": input, "questions": [question]})).map(|q| q.input)
+        };
+        assert_eq!(input(json!("a")).unwrap(), "a");
+        let messages = json!([
+            {"role": "user", "content": "a"},
+            {"type": "message", "role": "user", "content": [
+                {"type": "input_text", "text": "b"}, {"type": "input_text", "text": "c"},
+            ]},
+        ]);
+        assert_eq!(input(messages).unwrap(), "a\n\nb\n\nc");
+        for (wrong, field) in [
+            (json!(1), "input"),
+            (
+                json!([{"role": "assistant", "content": "a"}]),
+                "input[0].role",
+            ),
+            (
+                json!([{"type": "function_call", "role": "user"}]),
+                "input[0].type",
+            ),
+            (json!([{"role": "user"}]), "input[0].content"),
+            (
+                json!([{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]),
+                "input[0].content[0]",
+            ),
+            (
+                json!([{"role": "user", "content": [{"type": "input_text"}]}]),
+                "input[0].content[0].text",
+            ),
+            (
+                json!([{"role": "user", "content": "a", "rolle": 1}]),
+                "input[0].rolle",
+            ),
+        ] {
+            assert_eq!(input(wrong).unwrap_err().parameter.as_deref(), Some(field));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_question_is_named() {
+        for (question, field) in [
+            (json!(7), "questions[0]"),
+            (json!({"instructions": "x"}), "questions[0].type"),
+            (
+                json!({"type": "rank", "instructions": "x"}),
+                "questions[0].type",
+            ),
+            (json!({"type": "predicate"}), "questions[0].instructions"),
+            (
+                json!({"type": "predicate", "instructions": 1}),
+                "questions[0].instructions",
+            ),
+            (
+                json!({"type": "predicate", "instructions": "x", "choices": []}),
+                "questions[0].choices",
+            ),
+            (
+                json!({"type": "choice", "instructions": "x"}),
+                "questions[0].choices",
+            ),
+            (
+                json!({"type": "choice", "instructions": "x", "choices": []}),
+                "questions[0].choices",
+            ),
+            (
+                json!({"type": "choice", "instructions": "x", "choices": [{"value": 1}, {"value": "a"}]}),
+                "questions[0].choices[0].value",
+            ),
+            (
+                json!({"type": "choice", "instructions": "x", "choices": [{"value": "a"}, {"value": "a"}]}),
+                "questions[0].choices[1].value",
+            ),
+            (
+                json!({"type": "score", "instructions": "x", "levels": [{"label": true}, {"label": "a"}]}),
+                "questions[0].levels[0].label",
+            ),
+            (
+                json!({"type": "score", "instructions": "x", "levels": [{"label": "a"}, {"value": "b"}]}),
+                "questions[0].levels[1].value",
+            ),
+            (
+                json!({"type": "score", "instructions": "x", "levels": [{"label": "a"}, {"label": "b", "description": 1}]}),
+                "questions[0].levels[1].description",
+            ),
+        ] {
+            assert_eq!(refused(&question).0, field, "{question}");
+        }
+        let (_, message) = refused(
+            &json!({"type": "choice", "instructions": "x", "choices": [{"value": 7}, {"value": "a"}]}),
+        );
+        assert!(
+            message.contains("a string, true or false") && message.contains('7'),
+            "{message}"
+        );
+        let error = read(json!({"input": "a", "questions": []})).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("questions"));
+        let error = read(json!({"input": "a", "questions": [], "temperature": 1})).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("temperature"));
+    }
+
+    #[test]
+    fn every_kind_is_told_in_its_own_words() {
+        let questions = read(json!({"input": "text", "safety_identifier": "someone", "questions": [
+            {"type": "predicate", "name": "p", "instructions": "x"},
+            {"type": "choice", "instructions": "x", "choices": [{"value": "a"}, {"value": true, "description": "d"}]},
+            {"type": "score", "instructions": "x", "levels": [{"label": "low"}, {"label": "high"}]},
+            {"type": "predicate", "name": "r", "instructions": "x"},
+        ]}))
+        .unwrap();
+        let decided = Decided {
+            probabilities: vec![
+                Some(vec![0.75, 0.25]),
+                Some(vec![0.25, 0.75]),
+                Some(vec![0.5, 0.5]),
+                None,
+            ],
+            input_tokens: 40,
+            cached_tokens: 16,
+        };
+        let told = tell(&questions, &decided, "m");
+        assert_eq!(
+            told["answers"],
+            json!([
+                {"type": "predicate", "name": "p", "probability": 0.75},
+                {"type": "choice", "name": null, "choice": true, "confidence": 0.5, "probabilities": [
+                    {"value": "a", "probability": 0.25}, {"value": true, "probability": 0.75},
+                ]},
+                {"type": "score", "name": null, "score": 0.5, "confidence": 0.0, "probabilities": [
+                    {"value": 0, "label": "low", "probability": 0.5},
+                    {"value": 1, "label": "high", "probability": 0.5},
+                ]},
+                {"type": "refusal", "name": "r"},
+            ])
+        );
+        assert_eq!(told["usage"]["input_tokens_details"]["cached_tokens"], 16);
+        assert_eq!(
+            (&told["usage"]["total_tokens"], &told["model"]),
+            (&json!(40), &json!("m"))
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! Answers questions with an engine.
+
+use protocol::{RequestOutputKind, SamplingParams};
+use serde_json::{Value, json};
+use structured_output::CancelFlag;
+
+use super::option_trie::{OptionTrie, TriePath};
+use super::question::{Question, Questions};
+use crate::error::ValidationError;
+use crate::input_processor::{ChatPrompt, GenerateRequest, InputProcessor, Prompt, PromptStart};
+use crate::openai::{OpenAIServing, RequestContext, ServingError, ToolChoice};
+
+/// Most tokens of all prompts of a request together: 16 MiB as ids, and half of a frame.
+const MAX_PROMPT_TOKENS: usize = 4 << 20;
+
+/// How an API puts questions, and tells what came of them.
+#[derive(Debug, Clone, Copy)]
+pub struct DecisionApi {
+    /// Reads a request's body.
+    pub read: fn(Value) -> Result<Questions, ValidationError>,
+    /// The answer to it, from a model of this name.
+    pub tell: fn(&Questions, &Decided, &str) -> Value,
+}
+
+/// Questions as the core is asked them.
+#[derive(Debug)]
+pub struct PreparedDecision {
+    tries: Vec<OptionTrie>,
+    asked: Vec<AskedPath>,
+}
+
+/// What one request to the core asks.
+#[derive(Debug)]
+struct AskedPath {
+    /// Index of the question.
+    question: usize,
+    path: TriePath,
+    request: GenerateRequest,
+}
+
+/// What came of questions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decided {
+    /// The probabilities of each question's options; `None` where the model tells none.
+    pub(super) probabilities: Vec<Option<Vec<f64>>>,
+    /// Tokens of all prompts.
+    pub(super) input_tokens: u64,
+    /// Of these, tokens from the prefix cache, where the server tells them.
+    pub(super) cached_tokens: u64,
+}
+
+impl PreparedDecision {
+    /// Bytes of the prompts' tokens.
+    pub fn num_bytes(&self) -> usize {
+        self.asked
+            .iter()
+            .map(|asked| asked.request.num_bytes())
+            .sum()
+    }
+}
+
+impl OpenAIServing {
+    /// Turns questions into what the core is asked.
+    ///
+    /// # Errors
+    /// The request names another model, the template refuses it, an option can't be told from another, or the
+    /// prompts are too long.
+    pub async fn prepare_decision(
+        &self,
+        questions: &Questions,
+        context: &RequestContext,
+    ) -> Result<PreparedDecision, ServingError> {
+        self.check_model(questions.model.as_deref())?;
+        let mut prompt = Prompt::Chat(ChatPrompt {
+            add_generation_prompt: true,
+            ..ChatPrompt::default()
+        });
+        self.complete_prompt(&mut prompt, &ToolChoice::None)?;
+        let Prompt::Chat(mut chat) = prompt else {
+            return Err(ValidationError::new("the model has no chat template").into());
+        };
+        // Nothing is generated, so nothing is thought either.
+        let kwargs = &mut chat.chat_template_kwargs;
+        kwargs.insert("reasoning_effort".to_owned(), json!("none"));
+        kwargs.insert("enable_thinking".to_owned(), json!(false));
+        kwargs.insert("thinking".to_owned(), json!(false));
+        let preparation = Preparation {
+            questions: questions.clone(),
+            chat,
+            request_id: format!("decision-{}", context.request_id),
+        };
+        let engine = self.engine();
+        let num_bytes = questions.num_bytes();
+        let prepare = move |processor: &InputProcessor, cancel: &CancelFlag| {
+            preparation.run(processor, cancel)
+        };
+        Ok(engine.with_input_processor(num_bytes, prepare).await?)
+    }
+
+    /// Asks the core, and makes probabilities of what it says.
+    ///
+    /// # Errors
+    /// There is no room for all requests, or the core failed on one.
+    pub async fn decide(
+        &self,
+        prepared: PreparedDecision,
+        context: &RequestContext,
+    ) -> Result<Decided, ServingError> {
+        let PreparedDecision { tries, asked } = prepared;
+        let (places, requests): (Vec<_>, Vec<_>) = (asked.into_iter())
+            .map(|asked| ((asked.question, asked.path), asked.request))
+            .unzip();
+        let outputs = self.generate(requests, context).await?;
+        let prompt_tokens = outputs
+            .iter()
+            .map(|output| output.prompt_token_ids.len() as u64);
+        let cached_tokens = outputs
+            .iter()
+            .map(|output| u64::from(output.num_cached_tokens));
+        let mut decided = Decided {
+            probabilities: Vec::new(),
+            input_tokens: prompt_tokens.sum(),
+            cached_tokens: match self.tells_cached_tokens() {
+                true => cached_tokens.sum(),
+                false => 0,
+            },
+        };
+        let mut answers: Vec<Vec<_>> = tries.iter().map(|_| Vec::new()).collect();
+        for ((question, path), output) in places.into_iter().zip(outputs) {
+            answers[question].push((path, output.scores));
+        }
+        let probabilities = tries.iter().zip(&answers);
+        decided
+            .probabilities
+            .extend(probabilities.map(|(trie, answers)| trie.probabilities(answers)));
+        Ok(decided)
+    }
+}
+
+/// Questions that are to be tokenized.
+struct Preparation {
+    questions: Questions,
+    /// The conversation without its message.
+    chat: ChatPrompt,
+    request_id: String,
+}
+
+impl Preparation {
+    fn run(
+        self,
+        processor: &InputProcessor,
+        cancel: &CancelFlag,
+    ) -> Result<PreparedDecision, ValidationError> {
+        let mut prepared = PreparedDecision {
+            tries: Vec::new(),
+            asked: Vec::new(),
+        };
+        let mut start = None;
+        let mut num_tokens = 0;
+        for question in &self.questions.questions {
+            if cancel.is_cancelled() {
+                return Err(ValidationError::new("the request was cancelled"));
+            }
+            num_tokens += self.prepare(question, processor, &mut start, cancel, &mut prepared)?;
+            if num_tokens > MAX_PROMPT_TOKENS {
+                let message = format!(
+                    "questions up to {} have prompts of {num_tokens} tokens together: at most \
+                     {MAX_PROMPT_TOKENS} are possible. Ask fewer in one request",
+                    question.field
+                );
+                return Err(ValidationError::field("questions", num_tokens, message));
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Adds a question; returns how many tokens the prompts have that ask it.
+    fn prepare(
+        &self,
+        question: &Question,
+        processor: &InputProcessor,
+        start: &mut Option<PromptStart>,
+        cancel: &CancelFlag,
+        prepared: &mut PreparedDecision,
+    ) -> Result<usize, ValidationError> {
+        let input = &self.questions.input;
+        let chat = ChatPrompt {
+            messages: vec![json!({"role": "user", "content": question.prompt(input)})],
+            ..self.chat.clone()
+        };
+        let prompt = processor
+            .tokenize_for_options(&chat, input, start, cancel)
+            .map_err(|error| of_question(question, error))?;
+        let options = question.options.iter();
+        let options: Vec<Vec<u32>> = options
+            .map(|option| processor.option_token_ids(&prompt, &option.text, &option.field))
+            .collect::<Result<_, _>>()?;
+        let trie = OptionTrie::new(&options).map_err(|(one, other)| {
+            Question::same(&question.options[one], &question.options[other])
+        })?;
+        let mut num_tokens = 0;
+        for path in trie.paths() {
+            let token_ids = [&*prompt.token_ids, &*path.token_ids].concat();
+            num_tokens += token_ids.len();
+            let positions =
+                trie.scored_positions(&path, prompt.token_ids.len(), processor.end_token_ids());
+            let mut request = GenerateRequest::new(
+                self.request_id.clone(),
+                Prompt::TokenIds(token_ids),
+                params(),
+            );
+            request.scored_positions = positions.into();
+            prepared.asked.push(AskedPath {
+                question: prepared.tries.len(),
+                path,
+                request,
+            });
+        }
+        prepared.tries.push(trie);
+        Ok(num_tokens)
+    }
+}
+
+/// What is wrong with a question's prompt, by the question's field. Prompts of questions are never cut.
+fn of_question(question: &Question, error: ValidationError) -> ValidationError {
+    let message = error.message.replace(", or set truncate_prompt_tokens", "");
+    ValidationError {
+        message: format!("{}: {message}", question.field),
+        parameter: Some(question.field.clone()),
+        value: error.value,
+    }
+}
+
+/// Parameters of a request that generates nothing.
+fn params() -> SamplingParams {
+    SamplingParams {
+        max_tokens: Some(1),
+        seed: Some(0),
+        detokenize: false,
+        output_kind: RequestOutputKind::FinalOnly,
+        ..SamplingParams::default()
+    }
+}

@@ -1,0 +1,41 @@
+//! The routes of decisions.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+
+use super::error::{ApiError, held_json};
+use super::handlers::{App, Call};
+use super::parse::no_memory;
+use super::state::AppState;
+use crate::decisions::{self, DecisionApi};
+
+pub(super) const DECISIONS: &str = "/v1/decisions";
+pub(super) const SYSTEM_ONE: &str = "/v1/systemone";
+
+/// `POST /v1/decisions`.
+pub(super) async fn decisions(State(app): App, request: Request) -> Result<Response, ApiError> {
+    decide(&app, request, decisions::OPENAI).await
+}
+
+/// `POST /v1/systemone`.
+pub(super) async fn system_one(State(app): App, request: Request) -> Result<Response, ApiError> {
+    decide(&app, request, decisions::SYSTEM_ONE).await
+}
+
+async fn decide(app: &AppState, request: Request, api: DecisionApi) -> Result<Response, ApiError> {
+    let call = Call::begin(app, &request);
+    let (questions, mut share) = call.json(request, api.read).await?;
+    if let Some(refusal) = call.count_answers(questions.num_questions()) {
+        return Ok(refusal);
+    }
+    let prepared = app.serving.prepare_decision(&questions, &call.context);
+    let prepared = call.within_deadline(prepared).await?;
+    // A question each may repeat a long text, which the body had once.
+    if !share.grow(prepared.num_bytes() as u64) {
+        return Err(no_memory(&share));
+    }
+    let decided = app.serving.decide(prepared, &call.context);
+    let decided = call.within_deadline(decided).await?;
+    let answer = (api.tell)(&questions, &decided, &app.serving.model_name());
+    held_json(answer, share)
+}
