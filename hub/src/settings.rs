@@ -97,7 +97,7 @@ impl HubSettings {
             matches!(value.trim(), "1" | "ON" | "YES" | "TRUE")
         };
         let user = variable("HOME").map(PathBuf::from);
-        let path = |name: &str| Some(PathBuf::from(expanded(&variable(name)?, &variable)));
+        let path = |name: &str| Some(PathBuf::from(expanded(&variable(name)?, variable)));
         let home = || {
             let cache = || path("XDG_CACHE_HOME").or_else(|| Some(user.as_ref()?.join(".cache")));
             path("HF_HOME").or_else(|| Some(cache()?.join("huggingface")))

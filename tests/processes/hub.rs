@@ -309,7 +309,8 @@ fn a_download_ends_with_the_chat_that_wants_it() {
 fn a_model_in_the_cache_is_served_whatever_the_hub_answers() {
     let home = Home::new();
     stdout(&home.output(&["pull", "org/tiny"]));
-    let moved = home.folder.path().join("moved");
+    let moved = home.folder.path().join("moved/models--org--tiny");
+    fs::create_dir_all(moved.parent().unwrap()).unwrap();
     fs::rename(home.repository(), &moved).unwrap();
     symlink(&moved, home.repository()).unwrap();
     let refused: &[(&str, &str)] = &[(

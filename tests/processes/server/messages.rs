@@ -181,21 +181,27 @@ fn a_call_that_the_limit_shaped_is_none() {
     body["tool_choice"] = json!({"type": "any"});
     let whole = server.post(PATH, &body).json();
     let needed = whole["usage"]["output_tokens"].as_u64().unwrap();
-    for max_tokens in needed - 4..=needed + 4 {
+    // With as many the limit might have shaped it, for all that anybody knows.
+    for max_tokens in [needed - 3, needed - 1, needed, needed + 100] {
         body["max_tokens"] = json!(max_tokens);
         body["stream"] = json!(false);
         let answer = server.post(PATH, &body).json();
         let calls = answer["content"].as_array().unwrap();
         match answer["stop_reason"].as_str() {
-            Some("tool_use") => assert_eq!(calls[0]["input"], whole["content"][0]["input"]),
-            reason => assert_eq!((reason, calls.len()), (Some("max_tokens"), 0), "{answer}"),
+            Some("tool_use") => {
+                assert!(max_tokens > needed);
+                assert_eq!(calls[0]["input"], whole["content"][0]["input"]);
+            }
+            reason => {
+                assert!(max_tokens <= needed, "{answer}");
+                assert_eq!((reason, calls.len()), (Some("max_tokens"), 0), "{answer}");
+            }
         }
         body["stream"] = json!(true);
         let events = events(&server.post(PATH, &body));
         let end = &events[events.len() - 2]["delta"];
         assert_eq!(end["stop_reason"], answer["stop_reason"], "{max_tokens}");
     }
-    assert_eq!(whole["stop_reason"], "tool_use");
 }
 
 #[test]
