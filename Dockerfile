@@ -11,8 +11,12 @@ ENV CARGO_PROFILE_DIST_DEBUG=0 CARGO_PROFILE_DIST_STRIP=true
 RUN cargo build --profile dist --locked -p engine-core -p engine-frontend --bins --features "$FEATURES"
 
 FROM debian:bookworm-slim
+# To know the Hugging Face Hub by.
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
 COPY --from=build /src/target/dist/formwork /src/target/dist/formwork-batch /src/target/dist/formwork-engine-core /usr/local/bin/
-RUN useradd --system --uid 10001 --user-group --no-create-home formwork
+RUN useradd --system --uid 10001 --user-group --no-create-home formwork && install -d -o formwork -g formwork /models
+# Models of the Hub: docker run -p 8000:8000 -v formwork-models:/models formwork serve Qwen/Qwen3-0.6B
+ENV HF_HOME=/models
 USER 10001:10001
 # Published ports lead to all of the container's addresses.
 ENV FORMWORK_HOST=0.0.0.0

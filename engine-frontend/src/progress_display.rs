@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use logging::Pace;
 use protocol::LoadProgress;
 
@@ -86,8 +86,8 @@ impl ProgressDisplay {
             total => u128::from(done) * 100 / u128::from(total),
         };
         self.pace.take_turn(now).then(|| {
-            let (done, total) = (done >> 20, total >> 20);
-            format!("{}: {done} of {total} MiB ({percent}%)", self.what)
+            let (done, total) = (HumanBytes(done), HumanBytes(total));
+            format!("{}: {done} of {total} ({percent}%)", self.what)
         })
     }
 }
@@ -119,18 +119,26 @@ mod tests {
                 display.line(done << 20, 1000 << 20, now)
             };
             assert_eq!(line(4, 100), None);
-            assert_eq!(line(5, 125), Some(format!("{what}: 125 of 1000 MiB (12%)")));
+            assert_eq!(
+                line(5, 125),
+                Some(format!("{what}: 125.00 MiB of 1000.00 MiB (12%)"))
+            );
             assert_eq!(line(9, 400), None);
             assert_eq!(
                 line(11, 1000),
-                Some(format!("{what}: 1000 of 1000 MiB (100%)"))
+                Some(format!("{what}: 1000.00 MiB of 1000.00 MiB (100%)"))
             );
         }
         let mut display = ProgressDisplay::without_terminal(load_text(false), start);
         let line = display.line(0, 0, start + LOG_INTERVAL);
         assert_eq!(
             line.as_deref(),
-            Some("loading the model: 0 of 0 MiB (100%)")
+            Some("loading the model: 0 B of 0 B (100%)")
+        );
+        let small = display.line(2500, 40_000, start + 2 * LOG_INTERVAL);
+        assert_eq!(
+            small.as_deref(),
+            Some("loading the model: 2.44 KiB of 39.06 KiB (6%)")
         );
     }
 }

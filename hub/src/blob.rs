@@ -1,21 +1,24 @@
 //! The download of one file: it goes on where it was cut, and is compared with its checksum.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ureq::http::StatusCode;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE};
+use ureq::http::{HeaderMap, StatusCode};
 
 use crate::cache::{RepositoryCache, at, make_folder_of};
-use crate::client::{Client, Request, RequestError};
+use crate::client::{Client, Request};
 use crate::digest::FileDigest;
 use crate::error::HubError;
 use crate::fetch::Meter;
-use crate::limits::{ATTEMPTS, CHUNK, LONGEST_PAUSE, PROGRESS_BYTES};
-use crate::listing::{RemoteFile, refusal, resolve_path};
+use crate::limits::{ATTEMPTS, CHUNK, PROGRESS_BYTES, READ_TIMEOUT};
+use crate::listing::{RemoteFile, resolve_path};
+use crate::lock;
 use crate::name::HubName;
+use crate::refusal::refusal;
+use crate::retry::{RequestError, Retry};
 use crate::settings::HubSettings;
 
 /// What the downloads of one repository share.
@@ -32,14 +35,14 @@ pub(crate) struct Downloads<'a> {
 
 /// Why an attempt ended early.
 enum Failure {
-    /// Another attempt may go on from there.
-    Cut(String),
+    /// Another attempt may go on from there, if the error is transient.
+    Request(RequestError),
     Final(HubError),
 }
 
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
-        Self::Cut(error.why)
+        Self::Request(error)
     }
 }
 
@@ -58,12 +61,13 @@ struct Part {
 }
 
 impl Downloads<'_> {
-    /// Puts a file's content where the cache has it, unless it is there.
+    /// Puts a file's content where the cache has it, unless it is there. Content of another length is damaged.
     pub(crate) fn download(&self, file: &RemoteFile) -> Result<(), HubError> {
-        let blob = self.cache.blob(&file.etag);
+        let blob = self.cache.blob(&file.blob);
+        let _lock = lock::wait_for(&self.cache.lock(&file.blob), &file.path)?;
+        // A removal may have held the lock.
         make_folder_of(&blob)?;
-        let _lock = self.lock(file)?;
-        if blob.is_file() {
+        if self.cache.has_blob(file) {
             // Another process was faster, or another revision has the same file.
             self.meter.add(file.bytes);
             return Ok(());
@@ -75,36 +79,15 @@ impl Downloads<'_> {
         fs::rename(&part.path, &blob).map_err(at(&blob))
     }
 
-    /// Waits until no other process downloads the same blob.
-    fn lock(&self, file: &RemoteFile) -> Result<File, HubError> {
-        let path = self.cache.lock(&file.etag);
-        make_folder_of(&path)?;
-        let mut options = OpenOptions::new();
-        let lock = options.create(true).truncate(false).write(true).open(&path);
-        let lock = lock.map_err(at(&path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                tracing::info!(
-                    "{} is downloaded by another process; waiting for it",
-                    file.path
-                );
-                lock.lock().map_err(at(&path))?;
-            }
-            Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
-        }
-        Ok(lock)
-    }
-
     /// Opens what there is of a blob, and hashes it.
     fn open_part(&self, file: &RemoteFile) -> Result<Part, HubError> {
-        let path = self.cache.incomplete(&file.etag);
+        let path = self.cache.incomplete(&file.blob);
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true);
         let mut part = Part {
             file: options.open(&path).map_err(at(&path))?,
             path: path.clone(),
-            digest: FileDigest::new(&file.etag, file.bytes),
+            digest: FileDigest::new(&file.blob, file.bytes),
             written: 0,
         };
         let hashed = part.hash_what_is_there(file.bytes);
@@ -118,8 +101,7 @@ impl Downloads<'_> {
     /// Downloads until the part is whole and what it should be.
     fn fill(&self, part: &mut Part, file: &RemoteFile) -> Result<(), HubError> {
         let mut was_begun_before = part.written > 0;
-        let mut failures = 0;
-        let mut pause = self.settings.retry_pause;
+        let mut retry = Retry::new(ATTEMPTS, self.settings.retry_pause);
         loop {
             if part.written == file.bytes {
                 match self.verify(part, file) {
@@ -137,42 +119,45 @@ impl Downloads<'_> {
                 }
             }
             let before = part.written;
-            let why = match self.transfer(part, file) {
+            let error = match self.transfer(part, file) {
                 Ok(()) => continue,
                 Err(Failure::Final(error)) => return Err(error),
-                Err(Failure::Cut(why)) => why,
+                Err(Failure::Request(error)) => error,
             };
             if part.written.saturating_sub(before) >= PROGRESS_BYTES {
-                failures = 0;
-                pause = self.settings.retry_pause;
+                retry.reset();
             }
-            failures += 1;
-            if failures >= ATTEMPTS {
+            if !retry.wait(&file.path, &error) {
                 return Err(HubError::Interrupted {
                     repository: self.name.repository.clone(),
                     file: file.path.clone(),
-                    attempts: failures,
-                    why,
+                    attempts: retry.failures(),
+                    why: error.why,
                 });
             }
-            tracing::debug!("{}: {why}; trying again", file.path);
-            std::thread::sleep(pause);
-            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
     }
 
     fn verify(&self, part: &Part, file: &RemoteFile) -> Result<(), HubError> {
         match part.digest.finish() {
-            Some((kind, found)) if !found.eq_ignore_ascii_case(&file.etag) => {
+            Some((kind, found)) if !found.eq_ignore_ascii_case(&file.blob) => {
                 Err(HubError::Checksum {
                     repository: self.name.repository.clone(),
                     file: file.path.clone(),
                     kind,
-                    announced: file.etag.clone(),
+                    announced: file.blob.clone(),
                     found,
                 })
             }
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => {
+                tracing::warn!(
+                    "{} of {} is not verified: the server has no checksum of it, as some mirrors haven't",
+                    file.path,
+                    self.name.repository
+                );
+                Ok(())
+            }
         }
     }
 
@@ -187,9 +172,9 @@ impl Downloads<'_> {
             return Err(HubError::Stopped.into());
         }
         let path = resolve_path(&self.name.repository, self.commit, &file.path);
-        let response = self
-            .client
-            .send(&path, Request::Get { from: part.written })?;
+        let response =
+            self.client
+                .send(&path, Request::Get { from: part.written }, READ_TIMEOUT)?;
         let (head, body) = response.into_parts();
         let number = |name| -> Option<u64> { head.headers.get(name)?.to_str().ok()?.parse().ok() };
         let mut length = number(CONTENT_LENGTH);
@@ -201,35 +186,37 @@ impl Downloads<'_> {
                     .get(CONTENT_RANGE)
                     .and_then(|range| range.to_str().ok());
                 let (start, total) = range.and_then(content_range).ok_or_else(|| {
-                    Failure::Cut("a part of the file came without its place in it".to_owned())
+                    RequestError::transient("a part of the file came without its place in it")
                 })?;
                 if start != part.written {
-                    return Err(Failure::Cut(
-                        "another part of the file came than was asked for".to_owned(),
-                    ));
+                    let why = "another part of the file came than was asked for";
+                    return Err(RequestError::transient(why).into());
                 }
                 length = total.or(length.map(|length| length.saturating_add(start)));
             }
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 self.restart(part, file)?;
-                return Err(Failure::Cut(
-                    "the server has no such part of the file".to_owned(),
-                ));
+                let why = "the server has no such part of the file";
+                return Err(RequestError::transient(why).into());
             }
-            // An address of a storage that is good for some minutes, among others.
-            status if status.is_server_error() || matches!(status.as_u16(), 403 | 408 | 429) => {
-                return Err(Failure::Cut(format!("the server answers {status}")));
-            }
-            status => {
-                return Err(
-                    refusal(self.client, self.settings, self.name, status, &head.headers).into(),
-                );
-            }
+            status => return Err(self.refused(file, status, &head.headers)),
         }
         if let Some(length) = length.filter(|length| *length != file.bytes) {
             return Err(self.wrong_length(file, length).into());
         }
         self.copy(&mut body.into_reader(), part, file)
+    }
+
+    /// The failure that a status is, which is neither of content nor of a redirect.
+    fn refused(&self, file: &RemoteFile, status: StatusCode, headers: &HeaderMap) -> Failure {
+        if let Some(busy) = RequestError::of_busy(status, headers) {
+            return busy.into();
+        }
+        // The address of a storage is good for some minutes. The Hub itself says why it refuses.
+        if status == StatusCode::FORBIDDEN && !headers.contains_key("x-error-code") {
+            return RequestError::transient(format!("the server answers {status}")).into();
+        }
+        refusal(self.client, self.name, Some(&file.path), status, headers).into()
     }
 
     /// Writes what arrives until the part has its length.
@@ -247,7 +234,7 @@ impl Downloads<'_> {
             let read = match body.read(&mut chunk) {
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Failure::Cut(error.to_string())),
+                Err(error) => return Err(RequestError::transient(error.to_string()).into()),
             };
             let bytes = chunk.get(..read).unwrap_or_default();
             if bytes.is_empty() {
@@ -263,10 +250,11 @@ impl Downloads<'_> {
         }
         match part.written == file.bytes {
             true => Ok(()),
-            false => Err(Failure::Cut(format!(
-                "the connection ended after {} of {} bytes",
-                part.written, file.bytes
-            ))),
+            false => {
+                let (written, whole) = (part.written, file.bytes);
+                let why = format!("the connection ended after {written} of {whole} bytes");
+                Err(RequestError::transient(why).into())
+            }
         }
     }
 
@@ -283,9 +271,9 @@ impl Downloads<'_> {
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
                 HubError::DiskFull {
-                    repository: self.name.repository.clone(),
-                    file: file.path.clone(),
+                    what: format!("{} of {}", file.path, self.name.repository),
                     missing: file.bytes.saturating_sub(part.written),
+                    free: None,
                     cache: self.settings.cache.clone(),
                 }
             }
@@ -323,7 +311,7 @@ impl Part {
     fn restart(&mut self, file: &RemoteFile) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
-        self.digest = FileDigest::new(&file.etag, file.bytes);
+        self.digest = FileDigest::new(&file.blob, file.bytes);
         self.written = 0;
         Ok(())
     }

@@ -10,14 +10,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::HubError;
-use crate::files::{CONFIG, INDEX, TOKENIZER, part_names, weight_files};
+use crate::files::{CONFIG, INDEX, TOKENIZER, all_parts, gguf_file, weight_files};
 use crate::limits::LARGEST_JSON;
-use crate::listing::is_commit;
-use crate::name::{HubName, is_repository};
+use crate::listing::{RemoteFile, is_commit};
+use crate::name::{HubName, is_gguf};
 
 /// One repository's part of the cache.
 #[derive(Debug, Clone)]
@@ -50,9 +51,13 @@ impl RepositoryCache {
             .join(format!("{etag}.incomplete"))
     }
 
+    /// The folder of all locks of this repository.
+    pub(crate) fn locks(&self) -> PathBuf {
+        self.root.join(".locks").join(&self.folder_name)
+    }
+
     pub(crate) fn lock(&self, etag: &str) -> PathBuf {
-        let locks = self.root.join(".locks").join(&self.folder_name);
-        locks.join(format!("{etag}.lock"))
+        self.locks().join(format!("{etag}.lock"))
     }
 
     pub(crate) fn snapshot(&self, commit: &str) -> PathBuf {
@@ -65,15 +70,44 @@ impl RepositoryCache {
         make_folder_of(&path)?;
         let depth = file.split('/').count() + 1;
         let target = Path::new(&"../".repeat(depth)).join("blobs").join(etag);
-        match symlink(&target, &path) {
-            // A link whose blob was removed, or another process was faster.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && !path.exists() => {
-                fs::remove_file(&path).and_then(|()| symlink(&target, &path))
-            }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            linked => linked,
+        match fs::read_link(&path) {
+            Ok(known) if known == target => Ok(()),
+            // A file that is no link was put there by somebody else.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
+            _ => self.replace(&path, |new| symlink(&target, new)),
         }
-        .map_err(at(&path))
+    }
+
+    /// Makes a file or link in one step: whoever looks meanwhile finds the old one or the new one.
+    fn replace(
+        &self,
+        path: &Path,
+        make: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<(), HubError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let new = format!(".new.{}.{number}", std::process::id());
+        let new = self.folder().join(new);
+        let made = make(&new).and_then(|()| fs::rename(&new, path));
+        if made.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        made.map_err(at(path))
+    }
+
+    /// True if a file's content is there, as far as its length says.
+    pub(crate) fn has_blob(&self, file: &RemoteFile) -> bool {
+        let found = fs::metadata(self.blob(&file.blob));
+        found.is_ok_and(|found| found.is_file() && found.len() == file.bytes)
+    }
+
+    /// Bytes of a file that are still to come.
+    pub(crate) fn missing_bytes(&self, file: &RemoteFile) -> u64 {
+        let begun = fs::metadata(self.incomplete(&file.blob)).map_or(0, |found| found.len());
+        match self.has_blob(file) {
+            true => 0,
+            false => file.bytes.saturating_sub(begun),
+        }
     }
 
     /// Notes which commit a branch or tag is at.
@@ -86,13 +120,7 @@ impl RepositoryCache {
             return Ok(());
         }
         make_folder_of(&path)?;
-        // Whoever reads it meanwhile finds one commit or the other.
-        let mut new = path.clone().into_os_string();
-        new.push(format!(".{}.new", std::process::id()));
-        let new = PathBuf::from(new);
-        fs::write(&new, commit)
-            .and_then(|()| fs::rename(&new, &path))
-            .map_err(at(&path))
+        self.replace(&path, |new| fs::write(new, commit))
     }
 
     /// The folder or GGUF file of a name, without the network.
@@ -110,18 +138,34 @@ impl RepositoryCache {
         if !is_commit(&commit) || !snapshot.is_dir() {
             return Err(format!("the revision {revision}"));
         }
-        let needed = match &name.file {
-            Some(file) => part_names(file).unwrap_or_else(|| vec![file.clone()]),
-            None => needed_of_a_folder(&snapshot)?,
+        let Some(wanted) = &name.file else {
+            let needed = needed_of_a_folder(&snapshot)?;
+            return missing_of(&snapshot, &needed).map_or(Ok(snapshot), Err);
         };
-        match needed.iter().find(|file| !snapshot.join(file).is_file()) {
-            Some(missing) => Err(format!("the file {missing}")),
-            None => Ok(match &name.file {
-                Some(file) => snapshot.join(file),
-                None => snapshot,
-            }),
+        let file = gguf_file(&name.repository, &files_below(&snapshot), wanted);
+        let file = file.map_err(|_| format!("the file {wanted}"))?;
+        match missing_of(&snapshot, &all_parts(&file)) {
+            Some(missing) => Err(missing),
+            None => Ok(snapshot.join(file)),
         }
     }
+}
+
+/// True if a snapshot has all files of a model, or of each GGUF file of which it has a part.
+pub(crate) fn is_complete(snapshot: &Path) -> bool {
+    let is_whole = |needed: &[String]| missing_of(snapshot, needed).is_none();
+    let files = files_below(snapshot);
+    let mut gguf_files = files.iter().filter(|file| is_gguf(file)).peekable();
+    match gguf_files.peek() {
+        Some(_) => gguf_files.all(|file| is_whole(&all_parts(file))),
+        None => needed_of_a_folder(snapshot).is_ok_and(|needed| is_whole(&needed)),
+    }
+}
+
+/// The first of these files that a snapshot lacks, in words that fit before "of NAME".
+fn missing_of(snapshot: &Path, needed: &[String]) -> Option<String> {
+    let missing = needed.iter().find(|file| !snapshot.join(file).is_file())?;
+    Some(format!("the file {missing}"))
 }
 
 /// The files without which a folder can't be loaded.
@@ -162,81 +206,8 @@ pub(crate) fn make_folder_of(path: &Path) -> Result<(), HubError> {
     }
 }
 
-/// A revision of a model in the cache.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CachedRevision {
-    /// `org/name`.
-    pub repository: String,
-    /// The branches and tags that are at this commit.
-    pub references: Vec<String>,
-    /// The commit.
-    pub commit: String,
-    /// Bytes of its files.
-    pub bytes: u64,
-    /// The snapshot's folder.
-    pub path: PathBuf,
-}
-
-/// All models in the cache, by name and commit. GGUF files are in their repository's folder.
-///
-/// # Errors
-/// The cache can't be read. One that isn't there has no models.
-pub fn cached_models(cache: &Path) -> Result<Vec<CachedRevision>, HubError> {
-    let mut models = Vec::new();
-    for (name, folder) in entries(cache)? {
-        let repository = name
-            .strip_prefix("models--")
-            .map(|name| name.replacen("--", "/", 1));
-        let Some(repository) = repository.filter(|name| is_repository(name)) else {
-            continue;
-        };
-        let references = references(&folder.join("refs"))?;
-        for (commit, path) in entries(&folder.join("snapshots"))? {
-            if !is_commit(&commit) {
-                continue;
-            }
-            let mut files = BTreeMap::new();
-            count_files(&path, &mut files, |path| fs::metadata(path));
-            let of_this = references.iter().filter(|(_, other)| *other == commit);
-            models.push(CachedRevision {
-                repository: repository.clone(),
-                references: of_this.map(|(name, _)| name.clone()).collect(),
-                commit,
-                bytes: files.values().sum(),
-                path,
-            });
-        }
-    }
-    Ok(models)
-}
-
-/// Removes a repository from the cache, with all its revisions and what was begun of a download. Returns
-/// the bytes that this frees.
-///
-/// # Errors
-/// It isn't in the cache, or can't be removed.
-pub fn remove_model(cache: &Path, repository: &str) -> Result<u64, HubError> {
-    let found = RepositoryCache::new(cache, repository);
-    let folder = found.folder();
-    let is_there = is_repository(repository)
-        && fs::symlink_metadata(&folder).is_ok_and(|metadata| metadata.is_dir());
-    if !is_there {
-        return Err(HubError::NotCached {
-            repository: repository.to_owned(),
-            cache: cache.to_owned(),
-        });
-    }
-    let mut files = BTreeMap::new();
-    // Links lead to what is counted already, or to what isn't removed.
-    count_files(&folder, &mut files, |path| fs::symlink_metadata(path));
-    fs::remove_dir_all(&folder).map_err(at(&folder))?;
-    // What holds no content is no reason to fail.
-    let _ = fs::remove_dir_all(cache.join(".locks").join(&found.folder_name));
-    Ok(files.values().sum())
-}
-
 /// A folder's entries by name; none where there is no folder. Names that aren't UTF-8 are none of ours.
-fn entries(folder: &Path) -> Result<BTreeMap<String, PathBuf>, HubError> {
+pub(crate) fn entries(folder: &Path) -> Result<BTreeMap<String, PathBuf>, HubError> {
     let read = match fs::read_dir(folder) {
         Ok(read) => read,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -254,47 +225,31 @@ fn entries(folder: &Path) -> Result<BTreeMap<String, PathBuf>, HubError> {
     Ok(entries)
 }
 
-/// The names below `refs`, with their commits.
-fn references(folder: &Path) -> Result<Vec<(String, String)>, HubError> {
-    let mut found = Vec::new();
-    for (name, path) in entries(folder)? {
-        if path.is_dir() {
-            let below = references(&path)?.into_iter();
-            found.extend(below.map(|(below, commit)| (format!("{name}/{below}"), commit)));
-        } else if let Ok(commit) = fs::read_to_string(&path) {
-            found.push((name, commit.trim().to_owned()));
+/// The paths below a folder, relative to it, of everything but folders.
+pub(crate) fn files_below(folder: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    for (name, path) in entries(folder).unwrap_or_default() {
+        match fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
+            true => files.extend(
+                files_below(&path)
+                    .iter()
+                    .map(|file| format!("{name}/{file}")),
+            ),
+            false => files.push(name),
         }
     }
-    Ok(found)
-}
-
-/// Counts the bytes of all files below a folder, each once whatever its number of names.
-fn count_files(
-    folder: &Path,
-    files: &mut BTreeMap<(u64, u64), u64>,
-    metadata: fn(&Path) -> io::Result<fs::Metadata>,
-) {
-    for (_, path) in entries(folder).unwrap_or_default() {
-        let is_folder = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
-        if is_folder {
-            count_files(&path, files, metadata);
-        } else if let Ok(metadata) = metadata(&path)
-            && metadata.is_file()
-        {
-            files.insert((metadata.dev(), metadata.ino()), metadata.len());
-        }
-    }
+    files
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::files::WEIGHTS;
 
-    const COMMIT: &str = "0123456789012345678901234567890123456789";
+    pub(crate) const COMMIT: &str = "0123456789012345678901234567890123456789";
 
     /// A cache with `o/n`, as `huggingface_hub` makes it.
-    fn cache() -> tempfile::TempDir {
+    pub(crate) fn cache() -> tempfile::TempDir {
         let cache = tempfile::tempdir().unwrap();
         let repository = RepositoryCache::new(cache.path(), "o/n");
         for (file, etag) in [
@@ -334,6 +289,24 @@ mod tests {
     }
 
     #[test]
+    fn a_link_to_other_content_is_replaced_and_a_file_stays() {
+        let cache = cache();
+        let repository = RepositoryCache::new(cache.path(), "o/n");
+        let link = repository.snapshot(COMMIT).join(CONFIG);
+        repository.link(COMMIT, CONFIG, "bbbb").unwrap();
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("../../blobs/bbbb"));
+        fs::remove_file(&link).unwrap();
+        fs::write(&link, "by hand").unwrap();
+        repository.link(COMMIT, CONFIG, "aaaa").unwrap();
+        assert_eq!(fs::read_to_string(&link).unwrap(), "by hand");
+        // A folder where the reference is to be.
+        fs::create_dir(repository.folder().join("refs/dev")).unwrap();
+        repository.set_ref("dev", COMMIT).unwrap_err();
+        let names: Vec<String> = entries(&repository.folder()).unwrap().into_keys().collect();
+        assert_eq!(names, ["blobs", "refs", "snapshots"]);
+    }
+
+    #[test]
     fn a_model_is_found_where_all_of_it_is_there() {
         let cache = cache();
         let snapshot = cache.path().join("models--o--n/snapshots").join(COMMIT);
@@ -346,6 +319,8 @@ mod tests {
         );
         let missing = |name: &str| find(cache.path(), name).unwrap_err();
         assert_eq!(missing("o/n:x.gguf"), "the file x.gguf");
+        assert_eq!(find(cache.path(), "o/n:M"), Ok(snapshot.join("q/m.gguf")));
+        assert_eq!(missing("o/n:Q8_0"), "the file Q8_0");
         assert_eq!(missing("o/n@dev"), "the revision dev");
         assert_eq!(missing("o/other"), "the revision main");
         fs::remove_file(cache.path().join("models--o--n/blobs/bbbb")).unwrap();
@@ -354,31 +329,5 @@ mod tests {
         let index = r#"{"weight_map": {"a": "1.safetensors"}}"#;
         fs::write(snapshot.join(INDEX), index).unwrap();
         assert_eq!(missing("o/n"), "the file 1.safetensors");
-    }
-
-    #[test]
-    fn models_are_listed_and_removed() {
-        let cache = cache();
-        fs::create_dir_all(cache.path().join("datasets--o--d/snapshots")).unwrap();
-        let models = cached_models(cache.path()).unwrap();
-        let expected = CachedRevision {
-            repository: "o/n".to_owned(),
-            references: vec!["main".to_owned(), "refs/pr/1".to_owned()],
-            commit: COMMIT.to_owned(),
-            bytes: 12,
-            path: cache.path().join("models--o--n/snapshots").join(COMMIT),
-        };
-        assert_eq!(models, [expected]);
-        assert_eq!(cached_models(&cache.path().join("none")).unwrap(), []);
-        for other in ["o/other", "../o", "n"] {
-            let error = remove_model(cache.path(), other).unwrap_err();
-            assert!(matches!(error, HubError::NotCached { .. }), "{error}");
-        }
-        let part = RepositoryCache::new(cache.path(), "o/n").incomplete("dddd");
-        fs::write(part, "begun").unwrap();
-        // With both references, of 40 bytes each.
-        assert_eq!(remove_model(cache.path(), "o/n").unwrap(), 12 + 5 + 80);
-        assert_eq!(cached_models(cache.path()).unwrap(), []);
-        assert!(cache.path().join("datasets--o--d").exists());
     }
 }

@@ -5,37 +5,17 @@
 //! answer is the Hub's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, LOCATION, RANGE};
 use ureq::http::{Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
+use crate::error::HubError;
 use crate::limits::{CONNECT_TIMEOUT, READ_TIMEOUT, REDIRECTS};
+use crate::retry::RequestError;
 use crate::settings::HubSettings;
-
-/// Why a request has no answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RequestError {
-    pub(crate) why: String,
-    /// True if the same request may succeed a moment later.
-    pub(crate) is_transient: bool,
-}
-
-impl From<ureq::Error> for RequestError {
-    fn from(error: ureq::Error) -> Self {
-        use std::io::ErrorKind;
-        let is_transient = match &error {
-            ureq::Error::Io(error) => error.kind() != ErrorKind::ConnectionRefused,
-            ureq::Error::Timeout(_) | ureq::Error::Protocol(_) | ureq::Error::BodyStalled => true,
-            _ => false,
-        };
-        Self {
-            why: error.to_string(),
-            is_transient,
-        }
-    }
-}
 
 /// How a request is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,11 +33,24 @@ pub(crate) struct Client {
     endpoint: String,
     /// The whole value of the header.
     authorization: Option<String>,
+    /// The variable or file that has the token.
+    token_source: Option<String>,
 }
 
 impl Client {
-    pub(crate) fn new(settings: &HubSettings) -> Self {
+    /// A client with the settings' token. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// The token can't be sent, or no certificate is there to know the Hub by.
+    pub(crate) fn new(settings: &HubSettings) -> Result<Self, HubError> {
+        let token = settings.token.as_ref();
+        let authorization = token.map(|token| token.authorization()).transpose()?;
         let certificates = rustls_native_certs::load_native_certs().certs;
+        if certificates.is_empty() && settings.endpoint.starts_with("https://") {
+            return Err(HubError::NoCertificates {
+                endpoint: shown(&settings.endpoint),
+            });
+        }
         let certificates: Vec<Certificate<'static>> = certificates
             .iter()
             .map(|certificate| Certificate::from_der(certificate).to_owned())
@@ -70,35 +63,45 @@ impl Client {
             .tls_config(tls)
             .http_status_as_error(false)
             .max_redirects(0)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_recv_response(Some(READ_TIMEOUT))
             .timeout_per_read(Some(READ_TIMEOUT))
             .user_agent(concat!("formwork/", env!("CARGO_PKG_VERSION")));
         if !settings.uses_proxy {
             config = config.proxy(None);
         }
-        let token = settings.token.as_ref();
-        Self {
+        Ok(Self {
             agent: config.build().new_agent(),
             endpoint: settings.endpoint.clone(),
-            authorization: token.map(|token| format!("Bearer {}", token.secret())),
-        }
+            authorization,
+            token_source: token.map(|token| token.source().to_owned()),
+        })
     }
 
-    /// True if requests to the endpoint bring a token.
-    pub(crate) fn has_token(&self) -> bool {
-        self.authorization.is_some()
+    /// The variable or file that has the token, if requests to the endpoint bring one.
+    pub(crate) fn token_source(&self) -> Option<&str> {
+        self.token_source.as_deref()
     }
 
-    /// Asks for an address below the endpoint, `path` being encoded. The response is of whatever status.
+    /// The endpoint as errors have it.
+    pub(crate) fn shown_endpoint(&self) -> String {
+        shown(&self.endpoint)
+    }
+
+    /// An address below the endpoint as errors have it.
+    pub(crate) fn shown_url(&self, path: &str) -> String {
+        shown(&format!("{}{path}", self.endpoint))
+    }
+
+    /// Asks for an address below the endpoint, `path` being encoded. The response is of whatever status, and
+    /// its head has come within `timeout`.
     pub(crate) fn send(
         &self,
         path: &str,
         request: Request,
+        timeout: Duration,
     ) -> Result<Response<Body>, RequestError> {
         let mut url = format!("{}{path}", self.endpoint);
         for _ in 0..REDIRECTS {
-            let response = self.send_once(&url, request)?;
+            let response = self.send_once(&url, request, timeout)?;
             if !response.status().is_redirection() {
                 return Ok(response);
             }
@@ -107,8 +110,8 @@ impl Client {
                 return Ok(response);
             };
             let next = resolved(&url, location).ok_or_else(|| RequestError {
-                why: format!("{url} redirects to {location:?}"),
-                is_transient: false,
+                why: format!("{} redirects to {:?}", shown(&url), shown(location)),
+                ..RequestError::default()
             })?;
             if request == Request::Head && host_of(&next) != host_of(&url) {
                 return Ok(response);
@@ -116,12 +119,20 @@ impl Client {
             url = next;
         }
         Err(RequestError {
-            why: format!("more than {REDIRECTS} redirects, the last to {url}"),
-            is_transient: false,
+            why: format!(
+                "more than {REDIRECTS} redirects, the last to {}",
+                shown(&url)
+            ),
+            ..RequestError::default()
         })
     }
 
-    fn send_once(&self, url: &str, request: Request) -> Result<Response<Body>, RequestError> {
+    fn send_once(
+        &self,
+        url: &str,
+        request: Request,
+        timeout: Duration,
+    ) -> Result<Response<Body>, RequestError> {
         let mut builder = match request {
             Request::Head => self.agent.head(url),
             Request::Get { .. } => self.agent.get(url),
@@ -136,8 +147,25 @@ impl Client {
         {
             builder = builder.header(AUTHORIZATION, authorization);
         }
-        Ok(builder.call()?)
+        let builder = builder
+            .config()
+            .timeout_connect(Some(timeout.min(CONNECT_TIMEOUT)))
+            .timeout_recv_response(Some(timeout));
+        Ok(builder.build().call()?)
     }
+}
+
+/// An address without what is secret: the password before its host, and the signature behind its path.
+pub(crate) fn shown(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
 }
 
 /// Scheme, host and port of an address.
@@ -195,6 +223,18 @@ mod tests {
         }
         let plain = resolved("http://127.0.0.1:1/f", "http://127.0.0.1:2/f");
         assert_eq!(plain.as_deref(), Some("http://127.0.0.1:2/f"));
+    }
+
+    #[test]
+    fn secrets_of_addresses_are_not_shown() {
+        for (url, text) in [
+            ("http://u:p@h:1", "http://h:1"),
+            ("https://u:p@ss@h/a@b?X-Signature=s", "https://h/a@b"),
+            ("https://h/f#x", "https://h/f"),
+            ("/f?s", "/f"),
+        ] {
+            assert_eq!(shown(url), text);
+        }
     }
 
     #[test]

@@ -12,10 +12,9 @@ pub(crate) struct FileDigest {
 impl FileDigest {
     /// A digest for a file of `size` bytes with this ETag.
     pub(crate) fn new(etag: &str, size: u64) -> Self {
-        let is_hex = etag.bytes().all(|b| b.is_ascii_hexdigit());
         let context = match etag.len() {
-            64 if is_hex => Some(("SHA-256", Context::new(&SHA256))),
-            40 if is_hex => {
+            64 if is_checksum(etag) => Some(("SHA-256", Context::new(&SHA256))),
+            40 if is_checksum(etag) => {
                 let mut context = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
                 context.update(format!("blob {size}\0").as_bytes());
                 Some(("Git's SHA-1", context))
@@ -40,7 +39,28 @@ impl FileDigest {
     }
 }
 
-/// A digest of what follows nothing, for tests and for small files.
+/// True if an ETag is a checksum by which a file can be verified.
+pub(crate) fn is_checksum(etag: &str) -> bool {
+    matches!(etag.len(), 40 | 64) && etag.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// The name of a file's content in the cache: its checksum. An ETag that is none, as mirrors make them, may be
+/// that of several files, so a name made of it has the file's path and length as well.
+pub(crate) fn blob_name(etag: String, path: &str, bytes: u64) -> String {
+    const SHOWN_BYTES: usize = 8;
+    if is_checksum(&etag) {
+        return etag;
+    }
+    let mut context = Context::new(&SHA256);
+    context.update(&bytes.to_le_bytes());
+    context.update(path.as_bytes());
+    let digest = context.finish();
+    let hex = digest.as_ref().iter().take(SHOWN_BYTES);
+    let hex: String = hex.map(|byte| format!("{byte:02x}")).collect();
+    format!("{etag}-{hex}")
+}
+
+/// The checksum of a content.
 #[cfg(test)]
 pub(crate) fn checksum(etag: &str, content: &[u8]) -> Option<String> {
     let mut digest = FileDigest::new(etag, content.len() as u64);
@@ -68,5 +88,17 @@ mod tests {
         );
         assert_eq!(checksum("W-some-mirror", b"hi\n"), None);
         assert_eq!(checksum(&"g".repeat(64), b"hi\n"), None);
+    }
+
+    #[test]
+    fn only_a_checksum_names_a_content_by_itself() {
+        let name = |etag: &str, path, bytes| blob_name(etag.to_owned(), path, bytes);
+        let git = "32f95c0d1244a78b2be1bab8de17906fb2d2e41c";
+        assert_eq!(name(git, "a", 1), git);
+        let mirror = name("m", "a", 1);
+        assert!(mirror.starts_with("m-") && mirror.len() == 18, "{mirror}");
+        assert_eq!(mirror, name("m", "a", 1));
+        assert_ne!(mirror, name("m", "b", 1));
+        assert_ne!(mirror, name("m", "a", 2));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::limits::NAMES_IN_ERRORS;
 
@@ -30,6 +31,51 @@ pub enum HubError {
         missing: String,
         /// The cache.
         cache: PathBuf,
+    },
+    /// The token has characters that no token has.
+    #[error(
+        "the token of {source_name} is none: it has a space, a line end or a character that is not ASCII; copy \
+         it anew from https://huggingface.co/settings/tokens"
+    )]
+    BrokenToken {
+        /// The variable or file that has it.
+        source_name: String,
+    },
+    /// The Hub has no such token.
+    #[error(
+        "the Hub at {endpoint} doesn't know the token of {source_name}: make another at \
+         https://huggingface.co/settings/tokens, or unset it"
+    )]
+    UnknownToken {
+        /// The Hub's address.
+        endpoint: String,
+        /// The variable or file that has it.
+        source_name: String,
+    },
+    /// Nothing on this machine says which servers to trust.
+    #[error(
+        "this machine has no certificates of authorities to know the Hub at {endpoint} by: install the package \
+         ca-certificates, or name a file of them in SSL_CERT_FILE"
+    )]
+    NoCertificates {
+        /// The Hub's address.
+        endpoint: String,
+    },
+    /// The Hub has no time.
+    #[error(
+        "the Hub at {endpoint} answers {status}: try again {}{}",
+        when(*.retry_after),
+        if *.wants_token { "; with a token in HF_TOKEN it answers more often" } else { "" }
+    )]
+    Busy {
+        /// The Hub's address.
+        endpoint: String,
+        /// HTTP's status.
+        status: String,
+        /// Time after which it wants to be asked again, where it says one.
+        retry_after: Option<Duration>,
+        /// True if a token would help.
+        wants_token: bool,
     },
     /// The Hub doesn't answer.
     #[error(
@@ -75,7 +121,7 @@ pub enum HubError {
     },
     /// The Hub refuses without a reason that is known here.
     #[error(
-        "the Hub refuses {repository} ({status}): check the name and HF_TOKEN; a gated model's licence is \
+        "the Hub refuses {repository} ({status}{words}): check the name and HF_TOKEN; a gated model's licence is \
          accepted at https://huggingface.co/{repository}"
     )]
     Refused {
@@ -83,6 +129,8 @@ pub enum HubError {
         repository: String,
         /// HTTP's status.
         status: u16,
+        /// The Hub's own words, behind a comma.
+        words: String,
     },
     /// The repository is no model that Formwork reads.
     #[error("{repository} has no {missing}{}", gguf_advice(.repository, .gguf_files))]
@@ -102,6 +150,16 @@ pub enum HubError {
         /// What was asked for.
         file: String,
         /// Its GGUF files.
+        gguf_files: Vec<String>,
+    },
+    /// The repository has more than one GGUF file of a tag.
+    #[error("{repository} has several files for {tag}{}", gguf_advice(.repository, .gguf_files))]
+    ManyFiles {
+        /// The repository.
+        repository: String,
+        /// What was asked for.
+        tag: String,
+        /// The files.
         gguf_files: Vec<String>,
     },
     /// The server's answer isn't one of a Hub.
@@ -147,7 +205,7 @@ pub enum HubError {
     },
     /// The connection was lost again and again.
     #[error(
-        "{file} of {repository} can't be downloaded, after {attempts} attempts: {why}; the same command \
+        "{file} of {repository} can't be downloaded (attempts: {attempts}): {why}; the same command \
          goes on where it ended"
     )]
     Interrupted {
@@ -160,19 +218,20 @@ pub enum HubError {
         /// What ended the last one.
         why: String,
     },
-    /// The disk is full.
+    /// The disk is full, or would be.
     #[error(
-        "no room for {file} of {repository}: {missing} more bytes are needed in {}; free some, or set \
+        "no room for {what}: {missing} more bytes are needed in {}{}; free some, or set \
          HF_HOME to a folder on another disk, and the same command goes on",
-        .cache.display()
+        .cache.display(),
+        .free.map(|free| format!(", where {free} are free")).unwrap_or_default()
     )]
     DiskFull {
-        /// The repository.
-        repository: String,
-        /// Its file.
-        file: String,
+        /// The repository, or a file of it.
+        what: String,
         /// Bytes that are still to come.
         missing: u64,
+        /// Bytes that are free, if it was asked before.
+        free: Option<u64>,
         /// The cache.
         cache: PathBuf,
     },
@@ -195,9 +254,23 @@ pub enum HubError {
         /// The cache.
         cache: PathBuf,
     },
+    /// Another process writes to what is to be removed.
+    #[error("{repository} is being downloaded by another process: end that first")]
+    InUse {
+        /// The repository.
+        repository: String,
+    },
     /// Another file's download failed first, and its error is the one to tell.
     #[error("stopped, since another file can't be downloaded")]
     Stopped,
+}
+
+/// "in 7 s", or "later".
+fn when(retry_after: Option<Duration>) -> String {
+    match retry_after {
+        Some(after) => format!("in {} s", after.as_secs()),
+        None => "later".to_owned(),
+    }
 }
 
 /// Says which GGUF files there are instead.

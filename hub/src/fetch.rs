@@ -1,6 +1,7 @@
 //! From a name to a path: what is missing is downloaded.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -8,9 +9,9 @@ use crate::blob::Downloads;
 use crate::cache::{RepositoryCache, at, read_index};
 use crate::client::Client;
 use crate::error::HubError;
-use crate::files::{INDEX, gguf_parts, small_files, weight_files};
+use crate::files::{INDEX, gguf_file, gguf_parts, small_files, weight_files};
 use crate::limits::PARALLEL_FILES;
-use crate::listing::{Listing, RemoteFile, describe, list};
+use crate::listing::{Listing, Patience, RemoteFile, describe, list};
 use crate::name::HubName;
 use crate::settings::HubSettings;
 
@@ -69,8 +70,8 @@ impl Hub {
         Self { settings }
     }
 
-    /// The folder of a model, or its GGUF file, after a download of what is missing. Where the Hub can't be
-    /// reached the cache is used, with a warning in the log.
+    /// The folder of a model, or its GGUF file, after a download of what is missing. Where the Hub doesn't say
+    /// what it has the cache is used, with a warning in the log.
     ///
     /// # Errors
     /// [`HubError`]. What has arrived by then is kept, and the next call goes on from there.
@@ -87,18 +88,19 @@ impl Hub {
                 cache: self.settings.cache.clone(),
             });
         }
-        let client = Client::new(&self.settings);
-        let listing = match list(&client, &self.settings, name) {
-            Err(error @ HubError::Unreachable { .. }) => {
-                let Ok(path) = cache.find(name) else {
-                    return Err(error);
-                };
+        let cached = cache.find(name);
+        let patience = Patience::new(&self.settings, cached.is_ok());
+        let asked = Client::new(&self.settings)
+            .and_then(|client| list(&client, patience, name).map(|listing| (client, listing)));
+        let (client, listing) = match (asked, cached) {
+            (Ok(asked), _) => asked,
+            (Err(error), Ok(path)) => {
                 tracing::warn!(
                     "{name} is taken from the cache, and may be older than the Hub's: {error}"
                 );
                 return Ok(path);
             }
-            listing => listing?,
+            (Err(error), Err(_)) => return Err(error),
         };
         let meter = Meter::new(on_progress);
         let fetching = Fetching {
@@ -133,7 +135,8 @@ impl Fetching<'_> {
         let (repository, files) = (&self.name.repository, &self.listing.files);
         let snapshot = self.cache.snapshot(&self.listing.commit);
         if let Some(file) = &self.name.file {
-            self.get(&gguf_parts(repository, files, file)?)?;
+            let file = gguf_file(repository, files, file)?;
+            self.get(&gguf_parts(repository, files, &file)?)?;
             return Ok(snapshot.join(file));
         }
         self.get(&small_files(repository, files)?)?;
@@ -159,26 +162,12 @@ impl Fetching<'_> {
 
     /// Downloads files that the snapshot lacks.
     fn get(&self, files: &[String]) -> Result<(), HubError> {
-        let commit = &self.listing.commit;
-        let snapshot = self.cache.snapshot(commit);
-        let missing: Vec<&String> = files
-            .iter()
-            .filter(|file| !snapshot.join(file).exists())
-            .collect();
-        // All sizes are known before the first byte, so that the progress has a whole.
-        let described = Mutex::new(Vec::new());
+        let missing: Vec<&String> = files.iter().filter(|file| !self.has(file)).collect();
         let is_stopped = AtomicBool::new(false);
-        in_parallel(&missing, &is_stopped, |file| {
-            let file = describe(self.client, self.settings, self.name, commit, file)?;
-            self.meter.expect(file.bytes);
-            lock(&described).push(file);
-            Ok(())
-        })?;
-        let mut described = described
-            .into_inner()
-            .unwrap_or_else(|error| error.into_inner());
-        // The largest begins first, and so doesn't run alone at the end.
-        described.sort_by(|a: &RemoteFile, b| (b.bytes, &a.path).cmp(&(a.bytes, &b.path)));
+        // All sizes are known before the first byte, so that the progress has a whole.
+        let described = self.describe(&missing, &is_stopped)?;
+        self.check_room(&described)?;
+        let commit = &self.listing.commit;
         let downloads = Downloads {
             client: self.client,
             settings: self.settings,
@@ -190,9 +179,80 @@ impl Fetching<'_> {
         };
         in_parallel(&described, &is_stopped, |file| {
             downloads.download(file)?;
-            self.cache.link(commit, &file.path, &file.etag)
+            self.cache.link(commit, &file.path, &file.blob)
         })
     }
+
+    /// True if the snapshot has a file. One of another length is damaged, unless somebody put it there in
+    /// place of the link.
+    fn has(&self, file: &str) -> bool {
+        let path = self.cache.snapshot(&self.listing.commit).join(file);
+        let (Ok(found), known) = (fs::metadata(&path), self.listing.known.get(file)) else {
+            return false;
+        };
+        let Some(known) = known.filter(|known| known.bytes != found.len()) else {
+            return true;
+        };
+        if path.is_symlink() {
+            tracing::warn!(
+                "{file} of {} is damaged in the cache, and downloaded again: it has {} bytes instead of {}",
+                self.name.repository,
+                found.len(),
+                known.bytes
+            );
+        }
+        !path.is_symlink()
+    }
+
+    /// Checksums and lengths of files, the largest first: it doesn't run alone at the end then.
+    fn describe(
+        &self,
+        files: &[&String],
+        is_stopped: &AtomicBool,
+    ) -> Result<Vec<RemoteFile>, HubError> {
+        let described = Mutex::new(Vec::new());
+        let patience = Patience::new(self.settings, false);
+        in_parallel(files, is_stopped, |file| {
+            let file = match self.listing.known.get(*file) {
+                Some(known) => known.clone(),
+                None => describe(self.client, patience, self.name, &self.listing.commit, file)?,
+            };
+            self.meter.expect(file.bytes);
+            lock(&described).push(file);
+            Ok(())
+        })?;
+        let mut described = described
+            .into_inner()
+            .unwrap_or_else(|error| error.into_inner());
+        described.sort_by(|a: &RemoteFile, b| (b.bytes, &a.path).cmp(&(a.bytes, &b.path)));
+        Ok(described)
+    }
+
+    /// Refuses a download that the disk has no room for.
+    fn check_room(&self, files: &[RemoteFile]) -> Result<(), HubError> {
+        let missing = files
+            .iter()
+            .map(|file| self.cache.missing_bytes(file))
+            .sum();
+        match free_bytes(&self.settings.cache) {
+            Some(free) if missing > free => Err(HubError::DiskFull {
+                what: self.name.repository.clone(),
+                missing,
+                free: Some(free),
+                cache: self.settings.cache.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Free bytes of the disk that a folder is on, or will be. `None` if the system doesn't say.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let found = folder
+        .ancestors()
+        .find_map(|folder| rustix::fs::statvfs(folder).ok())?;
+    // Some file systems know no size.
+    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// Does something with each item, a few at a time. After an error no further one is begun, and

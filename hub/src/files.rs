@@ -63,22 +63,80 @@ pub(crate) fn weight_files(index: Option<&[u8]>) -> Result<Vec<String>, String> 
     };
     let index: Index = serde_json::from_slice(index).map_err(|error| error.to_string())?;
     let names: BTreeSet<String> = index.weight_map.into_values().collect();
-    match names.iter().find(|name| !is_relative_path(name)) {
+    // The loader takes files of the folder itself alone.
+    let is_good = |name: &&String| is_relative_path(name) && !name.contains('/');
+    match names.iter().find(|name| !is_good(name)) {
         Some(name) => Err(format!("{name:?} is no name of a file")),
         None => Ok(names.into_iter().collect()),
     }
 }
 
-/// A GGUF file, with the other parts of a model that is split into several.
+/// The GGUF file that a name means by its part behind the colon: a path, or a tag such as `Q4_K_M`, which
+/// Ollama and llama.cpp have there. Of a split file it is the first part.
 ///
 /// # Errors
-/// The repository lacks it.
+/// No file has the tag, or several have it.
+pub(crate) fn gguf_file(
+    repository: &str,
+    files: &[String],
+    wanted: &str,
+) -> Result<String, HubError> {
+    if is_gguf(wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let is_first = |file: &&String| all_parts(file).first() == Some(*file);
+    let tagged = files.iter().filter(|file| is_model_of(file, wanted));
+    let tagged: Vec<&String> = tagged.filter(is_first).collect();
+    match tagged[..] {
+        [file] => Ok(file.clone()),
+        [] => Err(HubError::NoFile {
+            repository: repository.to_owned(),
+            file: wanted.to_owned(),
+            gguf_files: gguf_files(files),
+        }),
+        _ => Err(HubError::ManyFiles {
+            repository: repository.to_owned(),
+            tag: wanted.to_owned(),
+            gguf_files: tagged.into_iter().cloned().collect(),
+        }),
+    }
+}
+
+/// True for a GGUF file with this tag as a word of its path, in whatever case. What stands beside models, for
+/// images and for quantizing, is none.
+fn is_model_of(file: &str, tag: &str) -> bool {
+    let (path, tag) = (file.to_ascii_lowercase(), tag.to_ascii_lowercase());
+    let Some(stem) = path.strip_suffix(".gguf") else {
+        return false;
+    };
+    let name = stem.rsplit('/').next().unwrap_or(stem);
+    if name.contains("mmproj") || name.contains("imatrix") {
+        return false;
+    }
+    let ends_word = |c: char| matches!(c, '-' | '.' | '/');
+    stem.match_indices(&tag).any(|(start, _)| {
+        let (before, rest) = stem.split_at(start);
+        let behind = rest.get(tag.len()..).unwrap_or_default();
+        !before.ends_with(|c: char| c.is_ascii_alphanumeric())
+            && (behind.is_empty() || behind.starts_with(ends_word))
+    })
+}
+
+/// The names of all parts of a GGUF file: itself where it isn't split.
+pub(crate) fn all_parts(file: &str) -> Vec<String> {
+    part_names(file).unwrap_or_else(|| vec![file.to_owned()])
+}
+
+/// The parts of a GGUF file.
+///
+/// # Errors
+/// The repository lacks one.
 pub(crate) fn gguf_parts(
     repository: &str,
     files: &[String],
     wanted: &str,
 ) -> Result<Vec<String>, HubError> {
-    let names = part_names(wanted).unwrap_or_else(|| vec![wanted.to_owned()]);
+    let names = all_parts(wanted);
     match names.iter().find(|name| !files.contains(name)) {
         Some(missing) => Err(HubError::NoFile {
             repository: repository.to_owned(),
@@ -90,7 +148,7 @@ pub(crate) fn gguf_parts(
 }
 
 /// The names of all parts of a split file: `m-00001-of-00003.gguf` and two more.
-pub(crate) fn part_names(name: &str) -> Option<Vec<String>> {
+fn part_names(name: &str) -> Option<Vec<String>> {
     const DIGITS: usize = 5;
     const MOST_PARTS: u32 = 1000;
     let number = |text: &str| -> Option<u32> {
@@ -163,6 +221,34 @@ mod tests {
         assert_eq!(
             told("config.json model.safetensors"),
             "o/n has no tokenizer.json, so Formwork can't run it"
+        );
+    }
+
+    #[test]
+    fn a_tag_means_the_one_file_that_has_it() {
+        let all = files(
+            "n-Q4_K_M.gguf n-Q4_K_S.gguf n-q8_0.gguf F16/n-F16-00001-of-00002.gguf mmproj-F16.gguf \
+             F16/n-F16-00002-of-00002.gguf n-UD-Q4_K_XL.gguf n-IQ4_K.gguf n-Q6_K.gguf n-v2-Q6_K.gguf",
+        );
+        let of = |tag: &str| gguf_file("o/n", &all, tag).map_err(|error| error.to_string());
+        for (tag, file) in [
+            ("Q4_K_M", "n-Q4_K_M.gguf"),
+            ("Q8_0", "n-q8_0.gguf"),
+            ("f16", "F16/n-F16-00001-of-00002.gguf"),
+            ("Q4_K_XL", "n-UD-Q4_K_XL.gguf"),
+            ("other.gguf", "other.gguf"),
+        ] {
+            assert_eq!(of(tag).unwrap(), file);
+        }
+        let none = of("Q4_K").unwrap_err();
+        assert!(
+            none.starts_with("o/n has no file Q4_K; its GGUF files are n-Q4_K_M.gguf, "),
+            "{none}"
+        );
+        assert_eq!(
+            of("Q6_K").unwrap_err(),
+            "o/n has several files for Q6_K; its GGUF files are n-Q6_K.gguf, n-v2-Q6_K.gguf: name one, as in \
+             o/n:n-Q6_K.gguf"
         );
     }
 

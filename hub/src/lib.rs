@@ -2,7 +2,7 @@
 //!
 //! What it is: names ([`HubName`]), the variables `HF_HOME` and others ([`HubSettings`]), and [`Hub`],
 //! which downloads the files that Formwork reads of a repository and gives back their path. Downloads run
-//! in parallel, go on where they were cut, and are compared with the Hub's checksums.
+//! in parallel, go on where they were cut, and are compared with the checksums that the Hub has of them.
 //!
 //! What it is not: it reads no model, knows no flag and draws no progress bar. It blocks, and every thread
 //! that it starts has ended when it returns, so that a process can confine itself afterwards.
@@ -23,13 +23,17 @@ mod digest;
 mod error;
 mod fetch;
 mod files;
+mod inventory;
 mod limits;
 mod listing;
+mod lock;
 mod name;
+mod refusal;
+mod retry;
 mod settings;
 
-pub use cache::{CachedRevision, cached_models, remove_model};
 pub use error::HubError;
 pub use fetch::{FetchProgress, Hub};
+pub use inventory::{CachedRevision, Removed, cached_models, remove_model};
 pub use name::HubName;
 pub use settings::{HubSettings, Token};

@@ -6,7 +6,20 @@ use std::str::FromStr;
 /// Longest organization, and longest name within it, as the Hub allows them.
 const LONGEST_PART: usize = 96;
 
-/// A model on the Hub: `org/name`, `org/name@revision`, `org/name:file.gguf`, or both of these as
+/// The branch that is meant where none is named.
+const MAIN: &str = "main";
+
+/// Beginnings of addresses of the Hub.
+const HOSTS: [&str; 6] = [
+    "https://huggingface.co/",
+    "http://huggingface.co/",
+    "https://hf.co/",
+    "huggingface.co/",
+    "hf.co/",
+    "hf://",
+];
+
+/// A model on the Hub: `org/name`, `org/name@revision`, `org/name:file.gguf`, `org/name:Q4_K_M`, or
 /// `org/name@revision:file.gguf`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubName {
@@ -14,34 +27,48 @@ pub struct HubName {
     pub repository: String,
     /// Branch, tag or commit; `main` where absent.
     pub revision: Option<String>,
-    /// The GGUF file that is wanted, which may be in a subfolder of the repository.
+    /// The GGUF file that is wanted, which may be in a subfolder of the repository, or a tag of it such as
+    /// `Q4_K_M`.
     pub file: Option<String>,
 }
 
 impl HubName {
-    /// Reads a name. `None` if it has not the form of one: the Hub isn't asked.
+    /// Reads a name, also as it is copied from a browser or from other programs: `https://huggingface.co/o/n`,
+    /// `hf.co/o/n`. `None` if it has not the form of one: the Hub isn't asked.
     pub fn parse(text: &str) -> Option<Self> {
-        let (name, file) = match text.split_once(':') {
-            Some((name, file)) => (name, Some(file)),
+        let copied = HOSTS.iter().find_map(|host| text.strip_prefix(host));
+        let (name, page) = match copied {
+            Some(rest) => split_page(rest)?,
             None => (text, None),
+        };
+        let (name, file) = match name.split_once(':') {
+            Some((name, file)) => (name, Some(file)),
+            None => (name, None),
         };
         let (repository, revision) = match name.split_once('@') {
             Some((repository, revision)) => (repository, Some(revision)),
             None => (name, None),
         };
+        let (revision, file) = match page {
+            Some((_, _)) if revision.is_some() || file.is_some() => return None,
+            Some((revision, file)) => (Some(revision), file.filter(|file| is_gguf(file))),
+            None => (revision, file),
+        };
         let is_good = is_repository(repository)
             && revision.is_none_or(is_relative_path)
-            && file.is_none_or(|file| is_relative_path(file) && is_gguf(file));
+            && file.is_none_or(|file| is_relative_path(file) && (is_gguf(file) || is_tag(file)));
         is_good.then(|| Self {
             repository: repository.to_owned(),
-            revision: revision.map(str::to_owned),
+            revision: revision
+                .filter(|name| page.is_none() || *name != MAIN)
+                .map(str::to_owned),
             file: file.map(str::to_owned),
         })
     }
 
     /// The branch, tag or commit to ask for.
     pub fn revision(&self) -> &str {
-        self.revision.as_deref().unwrap_or("main")
+        self.revision.as_deref().unwrap_or(MAIN)
     }
 }
 
@@ -51,7 +78,8 @@ impl FromStr for HubName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::parse(text).ok_or_else(|| {
             format!(
-                "{text:?} is no name on the Hub: give org/name, org/name@revision or org/name:file.gguf"
+                "{text:?} is no name on the Hub: give org/name, org/name@revision, org/name:file.gguf or \
+                 org/name:Q4_K_M"
             )
         })
     }
@@ -86,6 +114,32 @@ pub(crate) fn is_repository(text: &str) -> bool {
             && !part.contains("..")
     };
     is_part(organization) && is_part(name) && !is_gguf(name)
+}
+
+/// True for the name of a quantization, such as `Q4_K_M`.
+fn is_tag(text: &str) -> bool {
+    let is_word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    !text.is_empty() && text.bytes().all(is_word)
+}
+
+/// Name, revision and file.
+type Page<'a> = (&'a str, Option<(&'a str, Option<&'a str>)>);
+
+/// An address behind its host, apart: `o/n`, `o/n/tree/REVISION`, `o/n/blob/REVISION/FILE`. `None` if it
+/// leads elsewhere.
+fn split_page(address: &str) -> Option<Page<'_>> {
+    let address = address.split(['?', '#']).next().unwrap_or_default();
+    let address = address.trim_end_matches('/');
+    let mut parts = address.splitn(5, '/');
+    let name = [parts.next()?, parts.next()?].map(str::len);
+    let name = address.get(..name.iter().sum::<usize>() + 1)?;
+    match (parts.next(), parts.next(), parts.next()) {
+        (None, ..) => Some((name, None)),
+        (Some("tree" | "blob" | "resolve"), Some(revision), file) => {
+            Some((name, Some((revision, file))))
+        }
+        _ => None,
+    }
 }
 
 pub(crate) fn is_gguf(name: &str) -> bool {
@@ -126,6 +180,30 @@ mod tests {
     }
 
     #[test]
+    fn copied_names_are_read() {
+        for (text, name) in [
+            ("https://huggingface.co/o/n", "o/n"),
+            ("https://huggingface.co/o/n/?library=vllm#usage", "o/n"),
+            ("https://huggingface.co/o/n/tree/main", "o/n"),
+            ("https://huggingface.co/o/n/tree/v1", "o/n@v1"),
+            (
+                "https://huggingface.co/o/n/blob/main/q/m.gguf",
+                "o/n:q/m.gguf",
+            ),
+            (
+                "https://huggingface.co/o/n/resolve/v1/m.gguf?download=true",
+                "o/n@v1:m.gguf",
+            ),
+            ("https://huggingface.co/o/n/blob/main/config.json", "o/n"),
+            ("hf.co/o/n:Q4_K_M", "o/n:Q4_K_M"),
+            ("hf://o/n@v1", "o/n@v1"),
+            ("o/n:q4_0", "o/n:q4_0"),
+        ] {
+            assert_eq!(HubName::parse(text).unwrap().to_string(), name, "{text}");
+        }
+    }
+
+    #[test]
     fn paths_are_no_names() {
         for text in [
             "",
@@ -146,7 +224,12 @@ mod tests {
             "o/n@../x",
             "o/n@a//b",
             "o/n:",
-            "o/n:Q4_K_M",
+            "o/n:Q4 K",
+            "o/n:README.md",
+            "https://huggingface.co/o",
+            "https://huggingface.co/datasets/o/n",
+            "https://huggingface.co/o/n@v1/tree/main",
+            "https://example.com/o/n",
             "o/n:/etc/m.gguf",
             "o/n:../m.gguf",
             "o/n:a\\m.gguf",

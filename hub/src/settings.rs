@@ -2,26 +2,47 @@
 
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::HubError;
+use crate::limits::ANSWER_TIMEOUT;
 
 const ENDPOINT: &str = "https://huggingface.co";
 
-/// An access token. It is in no output of `Debug`.
+/// An access token. The secret is in no output of `Debug`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
+pub struct Token {
+    secret: String,
+    /// Name of the variable or of the file that has it, for errors.
+    source: String,
+}
 
 impl Token {
-    /// A token as the Hub made it.
-    pub fn new(token: impl Into<String>) -> Self {
-        Self(token.into())
+    /// A token as the Hub made it. `source` names the variable or the file that has it.
+    pub fn new(secret: impl Into<String>, source: impl Into<String>) -> Self {
+        Self {
+            secret: secret.into(),
+            source: source.into(),
+        }
     }
 
-    /// The secret.
-    pub(crate) fn secret(&self) -> &str {
-        &self.0
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The value of the header `Authorization`.
+    ///
+    /// # Errors
+    /// The token has characters that no token has.
+    pub(crate) fn authorization(&self) -> Result<String, HubError> {
+        match self.secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(format!("Bearer {}", self.secret)),
+            false => Err(HubError::BrokenToken {
+                source_name: self.source.clone(),
+            }),
+        }
     }
 }
 
@@ -46,6 +67,8 @@ pub struct HubSettings {
     pub uses_proxy: bool,
     /// Pause before the second attempt; it doubles with each further one.
     pub retry_pause: Duration,
+    /// Time for an answer of the Hub where the cache has the model.
+    pub answer_timeout: Duration,
 }
 
 impl HubSettings {
@@ -57,6 +80,14 @@ impl HubSettings {
         Self::from_variables(|name| std::env::var(name).ok())
     }
 
+    /// Settings without a token, of an endpoint that nobody is at.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let none = |name: &str| (name == "HF_HOME").then(|| "/none".to_owned());
+        #[allow(clippy::expect_used)]
+        Self::from_variables(none).expect("a cache is given")
+    }
+
     /// Settings from other variables than those of the process.
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, HubError> {
         // A variable that is set to nothing says nothing.
@@ -66,13 +97,7 @@ impl HubSettings {
             matches!(value.trim(), "1" | "ON" | "YES" | "TRUE")
         };
         let user = variable("HOME").map(PathBuf::from);
-        let path = |name: &str| {
-            let value = variable(name)?;
-            Some(match (value.strip_prefix("~/"), &user) {
-                (Some(rest), Some(user)) => user.join(rest),
-                _ => PathBuf::from(value),
-            })
-        };
+        let path = |name: &str| Some(PathBuf::from(expanded(&variable(name)?, variable)));
         let home = || {
             let cache = || path("XDG_CACHE_HOME").or_else(|| Some(user.as_ref()?.join(".cache")));
             path("HF_HOME").or_else(|| Some(cache()?.join("huggingface")))
@@ -84,25 +109,79 @@ impl HubSettings {
         if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
             return Err(HubError::Endpoint { endpoint });
         }
-        let token_file = || {
-            let path = path("HF_TOKEN_PATH").or_else(|| Some(home()?.join("token")))?;
-            fs::read_to_string(path).ok()
-        };
-        let token = variable("HF_TOKEN").or_else(|| variable("HUGGING_FACE_HUB_TOKEN"));
-        let token = token.or_else(|| match is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
+        let token = match is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
             true => None,
-            false => token_file(),
-        });
-        let token = token.map(|token| token.trim().to_owned());
+            false => {
+                let names = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"];
+                let given = names.map(|name| Some(Token::new(variable(name)?.trim(), name)));
+                let file = || path("HF_TOKEN_PATH").or_else(|| Some(home()?.join("token")));
+                let given = given.into_iter().flatten().next();
+                given.or_else(|| token_of_file(&file()?))
+            }
+        };
+        let seconds = variable("HF_HUB_ETAG_TIMEOUT").and_then(|value| value.trim().parse().ok());
         Ok(Self {
             endpoint,
             cache: cache.ok_or(HubError::NoHome)?,
-            token: token.filter(|token| !token.is_empty()).map(Token),
+            token,
             is_offline: is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE"),
             uses_proxy: true,
             retry_pause: Duration::from_secs(1),
+            answer_timeout: seconds.map_or(ANSWER_TIMEOUT, Duration::from_secs),
         })
     }
+}
+
+/// The token that a file has. One that can't be read is told in the log.
+fn token_of_file(path: &Path) -> Option<Token> {
+    match fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => None,
+        Ok(text) => Some(Token::new(text.trim(), path.display().to_string())),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            None
+        }
+        Err(error) => {
+            tracing::warn!(
+                "the Hub gets no token: can't read {}: {error}",
+                path.display()
+            );
+            None
+        }
+    }
+}
+
+/// A path with its `~`, `$NAME` and `${NAME}` replaced, as Python's `expanduser` and `expandvars` do. A
+/// variable that isn't set stays as it is written.
+fn expanded(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
+    let mut rest = text;
+    let mut expanded = String::new();
+    if (text == "~" || text.starts_with("~/"))
+        && let Some(home) = variable("HOME")
+    {
+        expanded.push_str(&home);
+        rest = rest.get(1..).unwrap_or_default();
+    }
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let braced = after
+            .strip_prefix('{')
+            .and_then(|rest| rest.split_once('}'));
+        let (name, behind) = braced
+            .unwrap_or_else(|| after.split_at(after.find(|c| !is_word(c)).unwrap_or(after.len())));
+        match variable(name) {
+            Some(value) => {
+                expanded.push_str(&value);
+                rest = behind;
+            }
+            None => {
+                expanded.push('$');
+                rest = after;
+            }
+        }
+    }
+    expanded.push_str(rest);
+    expanded
 }
 
 #[cfg(test)]
@@ -129,6 +208,12 @@ mod tests {
             (&[("HF_HOME", "/h"), ("HF_HUB_CACHE", "/c")], "/c"),
             (&[("HF_HOME", "/h"), ("HUGGINGFACE_HUB_CACHE", "/o")], "/o"),
             (&[("HF_HOME", "/h"), ("HF_HUB_CACHE", "")], "/h/hub"),
+            (&[("HOME", "/u"), ("HF_HOME", "~")], "/u/hub"),
+            (&[("HOME", "/u"), ("HF_HOME", "$HOME/x")], "/u/x/hub"),
+            (
+                &[("D", "d"), ("HF_HOME", "/${D}/$D$/~/$NONE")],
+                "/d/d$/~/$NONE/hub",
+            ),
         ] {
             let settings = settings(variables).unwrap();
             assert_eq!(settings.cache, PathBuf::from(cache), "{variables:?}");
@@ -166,10 +251,21 @@ mod tests {
             let variables = [&[("HF_HOME", home)], more].concat();
             settings(&variables).unwrap().token
         };
-        assert_eq!(token(&[]), Some(Token::new("from-file")));
-        assert_eq!(token(&[("HF_TOKEN", " given ")]), Some(Token::new("given")));
+        let file = format!("{home}/token");
+        assert_eq!(token(&[]), Some(Token::new("from-file", &file)));
+        let given = [("HF_TOKEN", " given ")];
+        assert_eq!(token(&given), Some(Token::new("given", "HF_TOKEN")));
         assert_eq!(token(&[("HF_TOKEN_PATH", "/none")]), None);
-        assert_eq!(token(&[("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]), None);
-        assert_eq!(format!("{:?}", Token::new("secret")), "Token(..)");
+        // A folder has no token, which is told in the log.
+        assert_eq!(token(&[("HF_TOKEN_PATH", home)]), None);
+        let forbidden = ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1");
+        assert_eq!(token(&[forbidden]), None);
+        assert_eq!(token(&[forbidden, ("HF_TOKEN", "given")]), None);
+        for junk in ["a\nb", "é", "a b"] {
+            let error = Token::new(junk, "HF_TOKEN").authorization().unwrap_err();
+            let told = error.to_string();
+            assert!(told.contains("HF_TOKEN") && !told.contains(junk), "{told}");
+        }
+        assert_eq!(format!("{:?}", Token::new("secret", "x")), "Token(..)");
     }
 }

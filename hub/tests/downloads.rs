@@ -2,103 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod bench;
 // The processes' tests use the rest of it.
 #[allow(dead_code)]
 mod fake_hub;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
 
-use fake_hub::{Access, COMMIT, FakeHub, Fault, Seen, etag};
+use bench::{Bench, WEIGHTS, fetch, names, range};
+use fake_hub::{Access, COMMIT, Fault, etag};
 use hub::{FetchProgress, Hub, HubError, HubName, HubSettings, Token, cached_models};
-
-const WEIGHTS: &str = "model.safetensors";
-
-/// A Hub with the model `org/tiny`, and an empty cache.
-struct Bench {
-    hub: FakeHub,
-    cache: tempfile::TempDir,
-    weights: Vec<u8>,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let hub = FakeHub::start();
-        let weights: Vec<u8> = (0..100_000_u64).map(|i| (i * i / 7) as u8).collect();
-        let files: [(&str, &[u8]); 8] = [
-            (".gitattributes", b"*.safetensors lfs"),
-            ("README.md", b"read me"),
-            ("config.json", b"{}"),
-            ("tokenizer.json", b"{\"model\": {}}"),
-            ("tokenizer_config.json", b"{ }"),
-            (WEIGHTS, &weights),
-            ("pytorch_model.bin", b"pickled"),
-            ("onnx/model.onnx", b"other"),
-        ];
-        hub.add("org/tiny", Access::Everybody, &files);
-        hub.add("org/gated", Access::Gated("secret"), &files);
-        hub.add("org/private", Access::Private("secret"), &files);
-        Self {
-            hub,
-            cache: tempfile::tempdir().unwrap(),
-            weights,
-        }
-    }
-
-    fn settings(&self) -> HubSettings {
-        HubSettings {
-            endpoint: self.hub.endpoint.clone(),
-            cache: self.cache.path().to_owned(),
-            token: None,
-            is_offline: false,
-            uses_proxy: false,
-            retry_pause: Duration::ZERO,
-        }
-    }
-
-    fn fetch(&self, name: &str) -> Result<PathBuf, HubError> {
-        fetch(self.settings(), name)
-    }
-
-    fn repository(&self) -> PathBuf {
-        self.cache.path().join("models--org--tiny")
-    }
-
-    fn snapshot(&self) -> PathBuf {
-        self.repository().join("snapshots").join(COMMIT)
-    }
-
-    fn part(&self) -> PathBuf {
-        let name = format!("{}.incomplete", etag(WEIGHTS, &self.weights));
-        self.repository().join("blobs").join(name)
-    }
-
-    /// Ranges that were asked for of the weights' content.
-    fn ranges(&self) -> Vec<Option<String>> {
-        let is_content = |seen: &Seen| seen.is_cdn && seen.path.ends_with(WEIGHTS);
-        let seen = self.hub.take_seen().into_iter().filter(is_content);
-        seen.map(|seen| seen.range).collect()
-    }
-}
-
-fn fetch(settings: HubSettings, name: &str) -> Result<PathBuf, HubError> {
-    Hub::new(settings).fetch(&HubName::parse(name).unwrap(), &|_| {})
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
-fn range(from: usize) -> Option<String> {
-    Some(format!("bytes={from}-"))
-}
 
 #[test]
 fn a_name_becomes_a_folder_in_the_layout_of_huggingface_hub() {
@@ -307,7 +222,7 @@ fn a_blob_that_is_downloaded_elsewhere_is_waited_for() {
 fn the_token_goes_to_the_endpoint_alone() {
     let bench = Bench::new();
     let settings = HubSettings {
-        token: Some(Token::new("secret")),
+        token: Some(Token::new("secret", "HF_TOKEN")),
         ..bench.settings()
     };
     for name in ["org/gated", "org/private"] {
@@ -326,7 +241,7 @@ fn a_repository_that_cannot_be_read_says_what_to_do() {
     let bench = Bench::new();
     let without = |name: &str| bench.fetch(name).unwrap_err().to_string();
     let other = HubSettings {
-        token: Some(Token::new("other")),
+        token: Some(Token::new("other", "HF_TOKEN")),
         ..bench.settings()
     };
     let with = |name: &str| fetch(other.clone(), name).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use integration_tests::{formwork_batch, workspace};
 
-use crate::fake_hub::{Access, COMMIT, FakeHub, Fault, etag};
+use crate::fake_hub::{Access, ApiFault, COMMIT, FakeHub, Fault, etag};
 use crate::gguf_files::built_in_model;
 use crate::server::clients;
 use crate::server::support::{Server, chat, children, eventually, formwork, signal};
@@ -241,6 +241,10 @@ fn an_interrupt_leaves_what_has_arrived_and_the_next_pull_goes_on() {
     home.wait_for_part(1000);
     signal(pull.id().try_into().unwrap(), libc::SIGINT);
     assert!(!pull.wait().unwrap().success());
+    let listed = home.output(&["list"]);
+    let listed: Vec<&str> = stdout(&listed).lines().collect();
+    assert!(listed[1].contains("  01234567, incomplete  "), "{listed:?}");
+    assert!(listed[2].contains("  unfinished downloads  "), "{listed:?}");
     home.hub.set_fault(WEIGHTS, None);
     home.hub.take_seen();
     stdout(&home.output(&["pull", "org/tiny"]));
@@ -299,6 +303,49 @@ fn a_download_ends_with_the_chat_that_wants_it() {
     chat.wait().unwrap();
     eventually("the server has ended", || has_ended(server));
     assert_eq!(fs::metadata(home.part()).unwrap().len(), 1000);
+}
+
+#[test]
+fn a_model_in_the_cache_is_served_whatever_the_hub_answers() {
+    let home = Home::new();
+    stdout(&home.output(&["pull", "org/tiny"]));
+    let moved = home.folder.path().join("moved/models--org--tiny");
+    fs::create_dir_all(moved.parent().unwrap()).unwrap();
+    fs::rename(home.repository(), &moved).unwrap();
+    symlink(&moved, home.repository()).unwrap();
+    let refused: &[(&str, &str)] = &[(
+        "X-Error-Message",
+        "Invalid credentials in Authorization header",
+    )];
+    home.hub.set_api_fault(Some(ApiFault::Status(401, refused)));
+    let (server, told) = home.serve("hf.co/org/tiny", &[("HF_TOKEN", "expired")]);
+    assert!(told.contains("is taken from the cache"), "{told}");
+    assert!(
+        told.contains("doesn't know the token of HF_TOKEN"),
+        "{told}"
+    );
+    assert!(!told.contains("expired"), "{told}");
+    assert_eq!(server.get("/v1/models").json()["data"][0]["id"], "org/tiny");
+    drop(server);
+    let removed = home.output(&["remove", "org/tiny"]);
+    let expected = format!(
+        "removed org/tiny: the link alone; its files stay in {}\n",
+        moved.canonicalize().unwrap().display()
+    );
+    assert_eq!(stdout(&removed), expected);
+    assert!(!home.repository().exists());
+    let locks: Vec<_> = fs::read_dir(home.folder.path().join("hub/.locks/models--org--tiny"))
+        .unwrap()
+        .collect();
+    let lock = File::open(locks[0].as_ref().unwrap().path()).unwrap();
+    lock.lock().unwrap();
+    symlink(&moved, home.repository()).unwrap();
+    let refused = home.output(&["remove", "org/tiny"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        said.contains("is being downloaded by another process"),
+        "{said}"
+    );
 }
 
 #[test]

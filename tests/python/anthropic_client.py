@@ -55,6 +55,12 @@ briefly = client.messages.create(
 )
 assert briefly.content, briefly
 
+# Neighbours of one role are one turn.
+turns = [{"role": "user", "content": "What is"}, {"role": "user", "content": "Formwork?"}]
+joined = [{"role": "user", "content": "What is\nFormwork?"}]
+counted = [client.messages.count_tokens(model=model, messages=m) for m in (turns, joined)]
+assert counted[0] == counted[1], counted
+
 # Tools: the model's choice, forced ones, and the way back.
 weather: anthropic.types.ToolParam = {
     "name": "get_weather",

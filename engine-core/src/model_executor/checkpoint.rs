@@ -305,7 +305,10 @@ impl Shards {
         let (header_len, metadata) =
             SafeTensors::read_metadata(bytes.as_slice()).map_err(|error| ModelError::File {
                 file: name.to_owned(),
-                problem: format!("not a complete safetensors file: {error}"),
+                problem: format!(
+                    "not a complete safetensors file: {error}; get it anew, for a model of the Hub by \
+                     `formwork remove NAME` and `formwork pull NAME`"
+                ),
             })?;
         let index = self.shards.len();
         for tensor in metadata.offset_keys() {

@@ -271,6 +271,12 @@ impl Answer {
     fn finish(&mut self, reason: FinishReason, completion: &CompletionOutput) {
         self.close();
         let is_whole = completion.structured_output_complete != Some(false);
+        // Its input is valid, and not what the model would have written: nobody is to run it.
+        let is_call_cut = self.has_calls && completion.structured_output_completed_by_budget;
+        let content = &mut self.response.content;
+        if is_call_cut {
+            content.pop_if(|last| matches!(last, AnthropicContentBlock::ToolUse { .. }));
+        }
         let (stop_reason, stop_sequence) = match (reason, &completion.stop_reason) {
             (FinishReason::Abort | FinishReason::Error, _) => {
                 self.failed = Some(reason);
@@ -280,6 +286,7 @@ impl Answer {
             (FinishReason::Stop, Some(StopReason::String(stop))) => {
                 ("stop_sequence", Some(stop.clone()))
             }
+            _ if is_call_cut => ("max_tokens", None),
             _ if self.has_calls && is_whole => ("tool_use", None),
             (FinishReason::Stop | FinishReason::Repetition, _) => ("end_turn", None),
         };

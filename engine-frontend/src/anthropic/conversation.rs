@@ -40,12 +40,24 @@ impl Conversation {
         for (i, message) in messages.into_iter().enumerate() {
             all.add_message(&format!("messages[{i}]"), message, warnings)?;
         }
+        // The results of calls come next, and not the rest of the message.
+        let last = all.messages.last();
+        all.is_continued = last
+            .is_some_and(|last| last["role"] == "assistant" && last.get("tool_calls").is_none());
         Ok(all)
     }
 
+    /// Adds a message, or joins it with the last one if that is of the same role. The result of a call stays a
+    /// message of its own.
     fn add(&mut self, place: &str, message: Value) {
-        self.messages.push(message);
-        self.places.push(place.to_owned());
+        let role = &message["role"];
+        match self.messages.last_mut() {
+            Some(last) if last["role"] == *role && *role != "tool" => join(last, message),
+            _ => {
+                self.messages.push(message);
+                self.places.push(place.to_owned());
+            }
+        }
     }
 
     fn add_message(
@@ -59,7 +71,6 @@ impl Conversation {
         let role = message.remove("role").unwrap_or_default();
         let content = message.remove("content").unwrap_or_default();
         let field = format!("{place}.content");
-        self.is_continued = role == "assistant";
         match (role.as_str(), content) {
             (Some("system"), content) => {
                 let text = text_of(&field, content)?;
@@ -159,11 +170,32 @@ impl Conversation {
             message.insert("reasoning_content".to_owned(), thinking.into());
         }
         if !calls.is_empty() {
-            // Their results come next, and not the rest of this message.
-            self.is_continued = false;
             message.insert("tool_calls".to_owned(), calls.into());
         }
         self.add(place, message.into());
         Ok(())
+    }
+}
+
+/// Adds the texts and calls of a message to those of the one before it.
+fn join(last: &mut Value, next: Value) {
+    let (Some(last), Value::Object(next)) = (last.as_object_mut(), next) else {
+        return;
+    };
+    for (name, value) in next {
+        match (last.get_mut(&name), value) {
+            (Some(_), Value::Null) => {}
+            (Some(Value::String(_)), _) if name == "role" => {}
+            (Some(Value::String(text)), Value::String(more)) => {
+                if !text.is_empty() && !more.is_empty() {
+                    text.push('\n');
+                }
+                text.push_str(&more);
+            }
+            (Some(Value::Array(calls)), Value::Array(more)) => calls.extend(more),
+            (_, value) => {
+                last.insert(name, value);
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::openai::{Fields, OwnWords, check_keys, missing, parse, unknown_key};
 const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
 /// The effort of thinking that a request asks for without saying how much, as Anthropic's API has it.
 const DEFAULT_EFFORT: &str = "high";
+const CONTINUE_FINAL_MESSAGE: &str = "continue_final_message";
 const EFFORT: &str = "output_config.effort";
 const FORMAT: &str = "output_config.format";
 const OUTPUT_FORMAT: &str = "output_format";
@@ -50,6 +51,13 @@ pub(super) fn take(
     };
     if let Some((field, format)) = format {
         words.names.push((RESPONSE_FORMAT, field));
+        if chat.get(CONTINUE_FINAL_MESSAGE) == Some(&json!(true)) {
+            let message = format!(
+                "{field} can't go with a last message of the assistant, which the answer would continue: the \
+                 two together would not have the format; leave out one of them"
+            );
+            return Err(ValidationError::about(field, message));
+        }
         let format = json_schema(field, format)?;
         if !forces_a_call {
             chat.insert(RESPONSE_FORMAT.to_owned(), format);

@@ -67,7 +67,7 @@ pub enum AnthropicContentBlock {
         id: String,
         /// The tool's name.
         name: String,
-        /// The arguments, exactly as the model wrote them; `{}` where they were cut off.
+        /// The arguments, exactly as the model wrote them; `{}` where a stream begins a call.
         input: Box<RawValue>,
     },
 }

@@ -11,8 +11,7 @@ use super::output_config::{self, Thinking};
 use super::tools;
 use crate::error::ValidationError;
 use crate::openai::{
-    Api, ChatCompletionRequest, Fields, METADATA, OwnWords, Renamed, check_ignored, missing, parse,
-    take_max_tokens,
+    Api, ChatCompletionRequest, Fields, METADATA, OwnWords, Renamed, check_ignored, parse,
 };
 
 const MAX_TOKENS: &str = "max_tokens";
@@ -118,9 +117,7 @@ impl AnthropicMessagesRequest {
         let mut set = |name: &str, value: Value| chat.insert(name.to_owned(), value);
         set("messages", conversation.messages.into());
         set("continue_final_message", conversation.is_continued.into());
-        let max_tokens = take_max_tokens(&mut fields, MAX_TOKENS)?;
-        let max_tokens = max_tokens.ok_or_else(|| missing(MAX_TOKENS))?;
-        set(MAX_TOKENS, max_tokens.into());
+        set(MAX_TOKENS, required_max_tokens(&mut fields)?.into());
         if let Some(stop) = fields.take::<Vec<String>>("stop_sequences")? {
             set("stop", stop.into());
         }
@@ -138,6 +135,23 @@ impl AnthropicMessagesRequest {
             thinking,
         })
     }
+}
+
+/// Takes `max_tokens`.
+fn required_max_tokens(fields: &mut Fields) -> Result<u64, ValidationError> {
+    let value: Value = fields.require(MAX_TOKENS)?;
+    if let Some(max_tokens) = value.as_u64().filter(|n| (1..=u32::MAX.into()).contains(n)) {
+        return Ok(max_tokens);
+    }
+    let why = match value == 0 {
+        true => "; an answer of no tokens isn't needed, since prompts are cached by themselves",
+        false => "",
+    };
+    let message = format!(
+        "{MAX_TOKENS} must be a whole number from 1 to {}{why}",
+        u32::MAX
+    );
+    Err(ValidationError::field(MAX_TOKENS, value, message))
 }
 
 /// A request for `/v1/messages/count_tokens`: one for `/v1/messages`, which needs no `max_tokens` here.
@@ -188,15 +202,16 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
             "the server keeps nothing; bring the whole conversation as messages",
         ),
         ("container", "the server runs no code"),
-        (
-            "diagnostics",
-            "the server keeps nothing of earlier requests",
-        ),
-        ("inference_geo", "the server computes where it runs"),
     ] {
         fields.refuse_unless(name, instead, |_| false)?;
     }
-    Ok(())
+    let instead = "the server computes where it runs";
+    fields.refuse_unless("inference_geo", instead, |v| v == "global")?;
+    let instead = "the server keeps nothing of earlier requests";
+    fields.refuse_unless("diagnostics", instead, |v| {
+        let asked = v.as_object();
+        asked.is_some_and(|asked| asked.values().all(Value::is_null))
+    })
 }
 
 /// True for a `context_management` that leaves the conversation as it is.

@@ -45,7 +45,14 @@ pub(super) fn take(
     let Some(choice) = fields.take::<Map<String, Value>>(TOOL_CHOICE)? else {
         return Ok(false);
     };
-    take_choice(choice, chat)
+    let given = Value::from(choice.clone());
+    let forces_a_call = take_choice(choice, chat)?;
+    let has_tools = chat.get("tools").and_then(Value::as_array);
+    if forces_a_call && has_tools.is_none_or(Vec::is_empty) {
+        let message = format!("{TOOL_CHOICE} needs tools");
+        return Err(ValidationError::field(TOOL_CHOICE, given, message));
+    }
+    Ok(forces_a_call)
 }
 
 /// A tool as a chat request has it.

@@ -75,7 +75,6 @@ pub(crate) use fields::{Fields, missing, parse};
 pub(crate) use ignored_fields::{METADATA, check as check_ignored};
 pub(crate) use known_keys::{check as check_keys, unknown as unknown_key};
 pub(crate) use own_words::{OwnWords, Renamed};
-pub(crate) use request::take_max_tokens;
 pub(crate) use streaming::Pieces;
 pub(crate) use tool_call::call_id;
 pub(crate) use tool_format::Openings;

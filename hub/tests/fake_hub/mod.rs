@@ -3,11 +3,14 @@
 //! As on the real one, files of LFS are redirected to another host (here another port), and others to
 //! another path of the same host.
 
+mod content;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use content::content;
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
 /// The commit of every repository's `main`.
@@ -30,6 +33,19 @@ pub(crate) enum Fault {
     WrongBytes,
     /// The first so many requests get this status.
     Status(u16, usize),
+}
+
+/// What the server answers to questions about repositories and files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ApiFault {
+    /// This status with these headers.
+    Status(u16, &'static [(&'static str, &'static str)]),
+    /// The page of a network that wants a login.
+    LoginPage,
+    /// Nothing, until the client leaves.
+    Silence,
+    /// As a mirror does: without sizes in its listings, and with this ETag for every file.
+    MirrorEtag(&'static str),
 }
 
 /// Who may read a repository.
@@ -62,6 +78,7 @@ struct Repository {
 struct State {
     repositories: BTreeMap<String, Repository>,
     faults: BTreeMap<String, Fault>,
+    api_fault: Option<ApiFault>,
     seen: Vec<Seen>,
     is_down: bool,
 }
@@ -112,6 +129,11 @@ impl FakeHub {
             Some(fault) => faults.insert(file.to_owned(), fault),
             None => faults.remove(file),
         };
+    }
+
+    /// What happens with questions about repositories and files.
+    pub(crate) fn set_api_fault(&self, fault: Option<ApiFault>) {
+        self.state.lock().unwrap().api_fault = fault;
     }
 
     /// Closes every connection without an answer from now on.
@@ -182,6 +204,10 @@ fn serve(state: &Mutex<State>, cdn: &str, is_cdn: bool, mut stream: TcpStream) -
         }
         answer(&mut state, cdn, &seen)
     };
+    if answer.is_silent {
+        let _ = reader.read_line(&mut line);
+        return None;
+    }
     let mut head = format!("HTTP/1.1 {} Some\r\nConnection: close\r\n", answer.status);
     for (name, value) in &answer.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -203,6 +229,8 @@ struct Answer {
     body: Vec<u8>,
     /// Keeps the connection open when the body has come.
     stalls: bool,
+    /// Nothing is sent at all.
+    is_silent: bool,
 }
 
 impl Answer {
@@ -212,6 +240,7 @@ impl Answer {
             headers,
             body: Vec::new(),
             stalls: false,
+            is_silent: false,
         };
         answer.headers.push(("Content-Length", "0".to_owned()));
         answer
@@ -225,6 +254,7 @@ impl Answer {
             headers: vec![("Content-Length", length), ("Content-Type", kind)],
             body: body.into_bytes(),
             stalls: false,
+            is_silent: false,
         }
     }
 
@@ -238,6 +268,22 @@ fn answer(state: &mut State, cdn: &str, seen: &Seen) -> Answer {
     if let Some(path) = path.strip_prefix("content/") {
         return content(state, path, seen.range.as_deref());
     }
+    let mirror_etag = match state.api_fault {
+        Some(ApiFault::Status(status, headers)) => {
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned()));
+            return Answer::new(status, headers.collect());
+        }
+        Some(ApiFault::LoginPage) => return Answer::json("<html>Log in".to_owned()),
+        Some(ApiFault::Silence) => {
+            let mut silence = Answer::json(String::new());
+            silence.is_silent = true;
+            return silence;
+        }
+        Some(ApiFault::MirrorEtag(etag)) => Some(etag),
+        None => None,
+    };
     if let Some((repository, revision)) = path
         .strip_prefix("api/models/")
         .and_then(|path| path.split_once("/revision/"))
@@ -249,11 +295,14 @@ fn answer(state: &mut State, cdn: &str, seen: &Seen) -> Answer {
         if !matches!(revision, "main" | COMMIT | "refs%2Fpr%2F1") {
             return Answer::refused(404, "RevisionNotFound");
         }
-        let siblings: Vec<String> = found
-            .files
-            .keys()
-            .map(|name| format!("{{\"rfilename\": {name:?}}}"))
-            .collect();
+        let siblings = found.files.iter().map(|(name, content)| {
+            let known = match mirror_etag {
+                Some(_) => String::new(),
+                None => known(name, content, size_of(state, name, content)),
+            };
+            format!("{{\"rfilename\": {name:?}{known}}}")
+        });
+        let siblings: Vec<String> = siblings.collect();
         let body = format!(
             "{{\"_id\": \"1\", \"id\": {repository:?}, \"modelId\": {repository:?}, \"sha\": {COMMIT:?}, \
              \"private\": false, \"tags\": [], \"downloads\": 0, \"likes\": 0, \"siblings\": [{}]}}",
@@ -282,11 +331,9 @@ fn answer(state: &mut State, cdn: &str, seen: &Seen) -> Answer {
     let Some(bytes) = found.files.get(file) else {
         return Answer::refused(404, "EntryNotFound");
     };
-    let mut size = bytes.len() as i64;
-    if let Some(Fault::LinkedSize(more)) = state.faults.get(file) {
-        size += more;
-    }
-    let quoted = format!("\"{}\"", etag(file, bytes));
+    let size = size_of(state, file, bytes);
+    let etag = mirror_etag.map_or_else(|| etag(file, bytes), str::to_owned);
+    let quoted = format!("\"{etag}\"");
     let mut headers = vec![("X-Repo-Commit", COMMIT.to_owned())];
     if is_lfs(file) {
         headers.push(("X-Linked-Size", size.to_string()));
@@ -296,6 +343,27 @@ fn answer(state: &mut State, cdn: &str, seen: &Seen) -> Answer {
     } else {
         headers.push(("Location", format!("/content/{repository}/{file}")));
         Answer::new(307, headers)
+    }
+}
+
+/// A file's length, as the Hub tells it.
+fn size_of(state: &State, name: &str, content: &[u8]) -> i64 {
+    let more = match state.faults.get(name) {
+        Some(Fault::LinkedSize(more)) => *more,
+        _ => 0,
+    };
+    content.len() as i64 + more
+}
+
+/// Fields of a file in a listing with `?blobs=true`.
+fn known(name: &str, content: &[u8], size: i64) -> String {
+    let etag = etag(name, content);
+    match is_lfs(name) {
+        true => format!(
+            ", \"size\": {size}, \"blobId\": \"pointer\", \"lfs\": {{\"sha256\": {etag:?}, \"size\": {size}, \
+             \"pointerSize\": 130}}"
+        ),
+        false => format!(", \"size\": {size}, \"blobId\": {etag:?}"),
     }
 }
 
@@ -338,66 +406,5 @@ fn readable<'a>(state: &'a State, repository: &str, seen: &Seen) -> Result<&'a R
             "RepoNotFound",
         )),
         Some(_) => found.ok_or_else(|| Answer::refused(404, "RepoNotFound")),
-    }
-}
-
-/// `ORG/NAME/FILE`, as the host of the content gives it.
-fn content(state: &mut State, path: &str, range: Option<&str>) -> Answer {
-    let mut parts = path.splitn(3, '/');
-    let repository = [parts.next(), parts.next()]
-        .map(Option::unwrap_or_default)
-        .join("/");
-    let file = parts.next().unwrap_or_default();
-    let found = state
-        .repositories
-        .get(&repository)
-        .and_then(|found| found.files.get(file));
-    let Some(bytes) = found.cloned() else {
-        return Answer::refused(404, "EntryNotFound");
-    };
-    let fault = state.faults.get(file).copied();
-    match state.faults.get_mut(file) {
-        Some(Fault::Status(status, left)) if *left > 0 => {
-            *left -= 1;
-            return Answer::new(*status, Vec::new());
-        }
-        Some(Fault::NoRanges(left)) => *left = left.saturating_sub(1),
-        _ => {}
-    }
-    let (mut start, mut status) = (0, 200);
-    let quoted = format!("\"{}\"", etag(file, &bytes));
-    let mut headers = vec![("ETag", quoted), ("X-Repo-Commit", COMMIT.to_owned())];
-    let from = range.and_then(|range| {
-        range
-            .strip_prefix("bytes=")?
-            .strip_suffix('-')?
-            .parse()
-            .ok()
-    });
-    if let Some(from) = from.filter(|_| !matches!(fault, Some(Fault::NoRanges(_)))) {
-        if from >= bytes.len() {
-            return Answer::new(416, Vec::new());
-        }
-        (start, status) = (from, 206);
-        headers.push((
-            "Content-Range",
-            format!("bytes {from}-{}/{}", bytes.len() - 1, bytes.len()),
-        ));
-    }
-    let mut body = bytes[start..].to_vec();
-    let mut length = body.len() as i64;
-    match fault {
-        Some(Fault::CutAfter(most) | Fault::StallAfter(most)) => body.truncate(most),
-        Some(Fault::NoRanges(1..)) => body.truncate(length as usize / 2),
-        Some(Fault::Length(more)) => length += more,
-        Some(Fault::WrongBytes) => body.iter_mut().for_each(|byte| *byte ^= 1),
-        _ => {}
-    }
-    headers.push(("Content-Length", length.to_string()));
-    Answer {
-        status,
-        headers,
-        body,
-        stalls: matches!(fault, Some(Fault::StallAfter(_))),
     }
 }

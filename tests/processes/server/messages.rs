@@ -174,6 +174,52 @@ fn calls_come_and_go_as_blocks() {
 }
 
 #[test]
+fn a_call_that_the_limit_shaped_is_none() {
+    let server = Server::shared();
+    let mut body = ask("What is the weather in Lisbon?", 200);
+    body["tools"] = json!([weather_tool()]);
+    body["tool_choice"] = json!({"type": "any"});
+    let whole = server.post(PATH, &body).json();
+    let needed = whole["usage"]["output_tokens"].as_u64().unwrap();
+    // With as many the limit might have shaped it, for all that anybody knows.
+    for max_tokens in [needed - 3, needed - 1, needed, needed + 100] {
+        body["max_tokens"] = json!(max_tokens);
+        body["stream"] = json!(false);
+        let answer = server.post(PATH, &body).json();
+        let calls = answer["content"].as_array().unwrap();
+        match answer["stop_reason"].as_str() {
+            Some("tool_use") => {
+                assert!(max_tokens > needed);
+                assert_eq!(calls[0]["input"], whole["content"][0]["input"]);
+            }
+            reason => {
+                assert!(max_tokens <= needed, "{answer}");
+                assert_eq!((reason, calls.len()), (Some("max_tokens"), 0), "{answer}");
+            }
+        }
+        body["stream"] = json!(true);
+        let events = events(&server.post(PATH, &body));
+        let end = &events[events.len() - 2]["delta"];
+        assert_eq!(end["stop_reason"], answer["stop_reason"], "{max_tokens}");
+    }
+}
+
+#[test]
+fn templates_that_want_alternating_roles_get_them() {
+    let template = "{% for m in messages %}{% if loop.index0 and m.role == messages[loop.index0 - 1].role %}\
+                    {{ raise_exception('roles must alternate') }}{% endif %}{{ m.role }}: {{ m.content }}\n\
+                    {% endfor %}";
+    let server = Server::start(&["--chat-template", template]);
+    let mut body = ask("What is", 2);
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "user", "content": [{"type": "text", "text": "Formwork?"}]}));
+    let answer = server.post(PATH, &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let joined = server.post(COUNT, &ask("What is\nFormwork?", 2)).json();
+    assert_eq!(server.post(COUNT, &body).json(), joined);
+}
+
+#[test]
 fn thinking_is_a_block_of_its_own() {
     let server = Server::shared();
     let mut body = ask("2 + 3?", 200);
@@ -246,6 +292,16 @@ fn a_format_is_enforced() {
             "{value}"
         );
     }
+    // A beginning of the answer is none of the format.
+    let mut begun = body.clone();
+    begun["output_config"] = json!({"format": format});
+    let messages = begun["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": "{\"kind\": "}));
+    let (_, message) = error(&server.post(PATH, &begun));
+    assert!(
+        message.starts_with("output_config.format can't go with"),
+        "{message}"
+    );
     // What is wrong with it is told by this API's name.
     let wrong = json!({"type": "string", "pattern": "(a)\\1"});
     body["output_config"] = json!({"format": {"type": "json_schema", "schema": wrong}});

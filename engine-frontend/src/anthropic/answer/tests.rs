@@ -196,6 +196,23 @@ fn an_end_has_its_reason() {
     assert_eq!(message["stop_reason"], "max_tokens");
     assert_eq!(message["structured_output_complete"], false);
     assert_eq!(message["content"], json!([]));
+    // Calls of which the last was led to its end by the limit of tokens.
+    for reason in [FinishReason::Stop, FinishReason::Length] {
+        let call = |a: u32| {
+            format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {{\"a\": {a}}}}}\n</tool_call>")
+        };
+        let led = CompletionOutput {
+            structured_output_complete: Some(true),
+            structured_output_completed_by_budget: true,
+            text: format!("{}\n{}", call(1), call(2)),
+            ..stopped(reason, None)
+        };
+        let message = end(led).unwrap();
+        assert_eq!(message["stop_reason"], "max_tokens");
+        assert_eq!(message["structured_output_completed_by_budget"], true);
+        let calls = message["content"].as_array().unwrap();
+        assert_eq!((calls.len(), &calls[0]["input"]["a"]), (1, &json!(1)));
+    }
     for reason in [FinishReason::Abort, FinishReason::Error] {
         let error = end(stopped(reason, None)).unwrap_err().to_response().error;
         assert_eq!(error.code, 500);

@@ -88,6 +88,56 @@ fn a_conversation_becomes_that_of_a_chat_request() {
 }
 
 #[test]
+fn neighbours_of_one_role_become_one_message() {
+    let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {}});
+    let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": id});
+    let request = read(json!({
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "user", "content": ""},
+            {"role": "user", "content": [{"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": [call("1")]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": ""},
+                {"type": "text", "text": "c"}, call("2"),
+            ]},
+            {"role": "user", "content": [result("1")]},
+            {"role": "user", "content": [result("2"), {"type": "text", "text": "d"}]},
+            {"role": "user", "content": "e"},
+            {"role": "assistant", "content": "f"},
+            {"role": "assistant", "content": "g"},
+        ],
+    }));
+    let function = json!({"name": "f", "arguments": {}});
+    let call = |id: &str| json!({"id": id, "type": "function", "function": function});
+    assert_eq!(
+        Value::from(request.chat.messages.clone()),
+        json!([
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "a\nb"},
+            {"role": "assistant", "content": "c", "reasoning_content": "hm", "tool_calls": [call("1"), call("2")]},
+            {"role": "tool", "tool_call_id": "1", "content": "1"},
+            {"role": "tool", "tool_call_id": "2", "content": "2"},
+            {"role": "user", "content": "d\ne"},
+            {"role": "assistant", "content": "f\ng"},
+        ])
+    );
+    assert_eq!(request.places.len(), 7);
+    assert_eq!(request.places[5..], ["messages[6]", "messages[8]"]);
+    assert!(request.chat.continue_final_message);
+    // Calls are not gone on with, whatever follows them.
+    let messages = json!([
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "1", "name": "f", "input": {}},
+        ]},
+        {"role": "assistant", "content": "So"},
+    ]);
+    let request = read(json!({"messages": messages}));
+    assert!(!request.chat.continue_final_message);
+}
+
+#[test]
 fn sampling_and_calls_become_those_of_a_chat_request() {
     let tool = json!({
         "name": "f", "description": "d", "input_schema": {"type": "object"}, "strict": true,
@@ -325,7 +375,25 @@ fn what_is_wrong_is_named_in_this_apis_words() {
         (
             json!({"tool_choice": {"type": "any"}}),
             "tool_choice",
-            "needs tools",
+            "tool_choice needs tools (got {\"type\":\"any\"})",
+        ),
+        (
+            json!({"max_tokens": 0}),
+            "max_tokens",
+            "from 1 to 4294967295; an answer of no tokens isn't needed",
+        ),
+        (
+            json!({"max_tokens": "x"}),
+            "max_tokens",
+            "from 1 to 4294967295 (got \"x\")",
+        ),
+        (
+            json!({
+                "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "{"}],
+                "output_config": {"format": {"type": "json_schema", "schema": {}}},
+            }),
+            "output_config.format",
+            "can't go with a last message of the assistant",
         ),
         (
             json!({"thinking": {"type": "enabled"}}),

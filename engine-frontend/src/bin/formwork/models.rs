@@ -11,7 +11,7 @@ use indicatif::HumanBytes;
 
 #[derive(Debug, Args)]
 pub(crate) struct PullArgs {
-    /// Name on the Hub: org/name, org/name@revision, org/name:file.gguf
+    /// Name on the Hub: org/name, org/name@revision, org/name:file.gguf, org/name:Q4_K_M
     #[arg(value_name = "NAME")]
     name: HubName,
 }
@@ -55,24 +55,38 @@ pub(crate) fn remove(args: &RemoveArgs) -> anyhow::Result<ExitCode> {
             "{repository} is removed as a whole, with all its revisions and files: give its name alone"
         );
     }
-    let freed = remove_model(&HubSettings::from_env()?.cache, repository)?;
-    writeln!(
-        std::io::stdout(),
-        "removed {repository}: {} freed",
-        HumanBytes(freed)
-    )?;
+    let removed = remove_model(&HubSettings::from_env()?.cache, repository)?;
+    let told = match &removed.left {
+        Some(folder) => format!("the link alone; its files stay in {}", folder.display()),
+        None => format!("{} freed", HumanBytes(removed.bytes)),
+    };
+    let told = for_terminal(&told);
+    writeln!(std::io::stdout(), "removed {repository}: {told}")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Branches and commit of a revision, and a word for one that isn't complete.
+fn revision_of(model: &CachedRevision) -> String {
+    const SHOWN_DIGITS: usize = 8;
+    let Some(commit) = &model.commit else {
+        return "unfinished downloads".to_owned();
+    };
+    let commit = commit.get(..SHOWN_DIGITS).unwrap_or_default();
+    let mut revision = match model.references.is_empty() {
+        true => commit.to_owned(),
+        false => format!("{} ({commit})", model.references.join(", ")),
+    };
+    if !model.is_complete {
+        revision.push_str(", incomplete");
+    }
+    revision
 }
 
 /// Names, revisions, sizes and paths, below their headings.
 fn table(models: &[CachedRevision]) -> String {
     let mut rows = vec![["NAME", "REVISION", "SIZE", "PATH"].map(str::to_owned)];
     rows.extend(models.iter().map(|model| {
-        let commit = model.commit.get(..8).unwrap_or_default();
-        let revision = match model.references.is_empty() {
-            true => commit.to_owned(),
-            false => format!("{} ({commit})", model.references.join(", ")),
-        };
+        let revision = revision_of(model);
         let (size, path) = (
             HumanBytes(model.bytes).to_string(),
             model.path.display().to_string(),
@@ -102,7 +116,8 @@ mod tests {
         let model = |repository: &str, references: &[&str], bytes| CachedRevision {
             repository: repository.to_owned(),
             references: references.iter().map(|name| (*name).to_owned()).collect(),
-            commit: "0123456789".to_owned(),
+            commit: Some("0123456789".to_owned()),
+            is_complete: bytes > 5,
             bytes,
             path: "/c".into(),
         };
@@ -114,7 +129,12 @@ mod tests {
             table(&models),
             "NAME      REVISION                 SIZE  PATH\n\
              o/n       main, v1 (01234567)  1.00 GiB  /c\n\
-             org/name  01234567                  5 B  /c\n"
+             org/name  01234567, incomplete      5 B  /c\n"
         );
+        let begun = CachedRevision {
+            commit: None,
+            ..model("o/n", &[], 7)
+        };
+        assert_eq!(revision_of(&begun), "unfinished downloads");
     }
 }
