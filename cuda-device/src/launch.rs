@@ -55,6 +55,14 @@ impl Arguments {
         self.push(buffer.map_or(0, Buffer::address))
     }
 
+    /// The address of an entry of 4 bytes of a buffer, or null.
+    pub(crate) fn optional_at(self, entry: Option<(&Buffer, usize)>) -> Self {
+        match entry {
+            Some((buffer, index)) => self.buffer_at(buffer, 4 * index),
+            None => self.push(0),
+        }
+    }
+
     pub(crate) fn u32(self, value: u32) -> Self {
         self.push(u64::from(value))
     }

@@ -1,5 +1,7 @@
 //! Products of activations and weights.
 
+use std::ops::Range;
+
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::{DeviceError, ensure, to_u32};
@@ -146,19 +148,20 @@ impl Device {
         self.product("linear", x, (first_row, rows), matrix, (None, outputs), out)
     }
 
-    /// Outputs `ids` `[num_ids]` u32 of one row of `x`, equal bit for bit to those of [`Self::linear`]; NaN where an id
-    /// is no output.
+    /// Outputs of one row of `x` that the entries `range` of `ids`, a list of u32, name, to the same entries of `out`; equal
+    /// bit for bit to those of [`Self::linear`], NaN where an id is no output.
     pub fn head_for(
         &self,
         x: &Buffer,
         row: usize,
         ids: &Buffer,
-        num_ids: usize,
+        range: Range<usize>,
         matrix: &Matrix,
         out: &mut Buffer,
     ) -> Result<(), DeviceError> {
-        ids.require_rows(self, "head_for", "ids", num_ids, 1)?;
-        self.product("head_for", x, (row, 1), matrix, (Some(ids), num_ids), out)
+        ids.require_rows(self, "head_for", "ids", range.end, 1)?;
+        let outputs = (Some((ids, range.start)), range.len());
+        self.product("head_for", x, (row, 1), matrix, outputs, out)
     }
 
     fn product(
@@ -167,14 +170,16 @@ impl Device {
         x: &Buffer,
         (first_row, rows): (usize, usize),
         matrix: &Matrix,
-        (ids, outputs): (Option<&Buffer>, usize),
+        (ids, outputs): (Option<(&Buffer, usize)>, usize),
         out: &mut Buffer,
     ) -> Result<(), DeviceError> {
         let width = matrix.in_features();
         let all_rows = first_row.saturating_add(rows);
         matrix.buffer.require(self, name, "the matrix", 0, 0)?;
         x.require_rows(self, name, "x", all_rows, width)?;
-        out.require_rows(self, name, "out", rows, outputs)?;
+        let first = ids.map_or(0, |(_, first)| first);
+        let to = rows.saturating_mul(outputs).saturating_add(first);
+        out.require_rows(self, name, "out", to, 1)?;
         if rows == 0 || outputs == 0 {
             return Ok(());
         }
@@ -191,9 +196,9 @@ impl Device {
                     .u32(out_features)
                     .u32(to_u32(name, "the width", width)?)
                     .optional(matrix.bias.as_ref())
-                    .optional(ids)
+                    .optional_at(ids)
                     .u32(num_outputs)
-                    .buffer(out);
+                    .buffer_at(out, 4 * first);
                 let tiles = rows.div_ceil(F32_ROWS) as u32;
                 let grid = [num_outputs.div_ceil(F32_OUTPUTS), tiles, 1];
                 self.launch("linear_f32", grid, 32 * F32_OUTPUTS, 0, arguments)
@@ -240,7 +245,7 @@ impl Device {
         (x, offset): (&Buffer, usize),
         rows: usize,
         matrix: &Matrix,
-        (ids, num_outputs): (Option<&Buffer>, u32),
+        (ids, num_outputs): (Option<(&Buffer, usize)>, u32),
         out: &Buffer,
     ) -> Result<(), DeviceError> {
         let (width, stride) = (matrix.in_features(), matrix.stride());
@@ -261,9 +266,9 @@ impl Device {
             .u32(matrix.out_features() as u32)
             .u32(stride as u32)
             .optional(matrix.bias.as_ref())
-            .optional(ids)
+            .optional_at(ids)
             .u32(num_outputs)
-            .buffer(out)
+            .buffer_at(out, 4 * ids.map_or(0, |(_, first)| first))
             .u32(slice as u32);
         let tiles = rows.div_ceil(FEW_ROWS) as u32;
         let grid = [num_outputs.div_ceil(BF16_OUTPUTS), tiles, 1];

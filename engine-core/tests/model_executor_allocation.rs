@@ -57,7 +57,7 @@ fn step(
         })
         .unwrap();
     model.compute_logits(0..2, logits).unwrap();
-    model.compute_logits_for(1, &[3, 200], chosen).unwrap();
+    model.compute_logits_for(&[(1, &[3, 200])], chosen).unwrap();
     let bitmasks = [None, Some([u32::MAX; 7].as_slice().into())];
     model
         .compute_argmax(&[0, 1], &bitmasks, 203, largest)

@@ -143,12 +143,24 @@ fn masks_argmax_and_chosen_logits_agree_with_the_full_ones() {
             model.compute_logits(0..4, &mut all).unwrap();
 
             let chosen = [202, 0, 17, 17, 64];
-            for (row, logits) in all.chunks(VOCAB_SIZE).enumerate() {
-                let mut few = [0.0; 5];
-                model.compute_logits_for(row, &chosen, &mut few).unwrap();
-                let expected: Vec<f32> = chosen.iter().map(|&id| logits[id as usize]).collect();
-                assert_eq!(bits(&few), bits(&expected));
-            }
+            let of_row = |row: usize, ids: &[u32]| -> Vec<f32> {
+                let logits = &all[row * VOCAB_SIZE..];
+                ids.iter().map(|&id| logits[id as usize]).collect()
+            };
+            let many: Vec<u32> = (0..1500).map(|id| id % VOCAB_SIZE as u32).collect();
+            let lists = [
+                (2, &chosen[..]),
+                (0, &[]),
+                (3, &many[..]),
+                (0, &chosen[1..3]),
+            ];
+            let expected: Vec<f32> = lists
+                .iter()
+                .flat_map(|(row, ids)| of_row(*row, ids))
+                .collect();
+            let mut few = vec![0.0; expected.len()];
+            model.compute_logits_for(&lists, &mut few).unwrap();
+            assert_eq!(bits(&few), bits(&expected));
 
             let words = [
                 [1 << 5 | 1 << 20, 0, 3, 0, 0, 0, 1 << 9],

@@ -268,11 +268,14 @@ fn chosen_logits_equal_the_full_row() {
         let mut chosen = vec![0.0; ids.len()];
         runner
             .model
-            .compute_logits_for(0, &ids, &mut chosen)
+            .compute_logits_for(&[(0, &ids)], &mut chosen)
             .unwrap();
         let expected: Vec<f32> = ids.iter().map(|id| logits[*id as usize]).collect();
         assert_eq!(bits(&chosen), bits(&expected), "{format:?}");
-        runner.model.compute_logits_for(0, &[], &mut []).unwrap();
+        runner
+            .model
+            .compute_logits_for(&[(0, &[])], &mut [])
+            .unwrap();
     }
 }
 

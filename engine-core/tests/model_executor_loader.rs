@@ -343,11 +343,11 @@ fn logits_of_rows_that_are_not_there_are_refused() {
             &["rows", "1..2"],
         );
         let error = model
-            .compute_logits_for(0, &[203], &mut [0.0])
+            .compute_logits_for(&[(0, &[203])], &mut [0.0])
             .unwrap_err()
             .to_string();
         assert_names(&error, &["token_ids", "203"]);
-        assert!(model.compute_logits_for(1, &[5], &mut [0.0]).is_err());
+        assert!(model.compute_logits_for(&[(1, &[5])], &mut [0.0]).is_err());
 
         // An empty batch is no error and leaves no rows.
         let empty = ForwardInput {

@@ -45,7 +45,7 @@ fn buffers_that_are_too_small() {
         assert_size(at, "linear_at's row");
         let mut other = room(&device, 64);
         assert_size(
-            device.head_for(&large, 0, &ids, 3, &matrix, &mut other),
+            device.head_for(&large, 0, &ids, 0..3, &matrix, &mut other),
             "head_for's ids",
         );
         assert_size(

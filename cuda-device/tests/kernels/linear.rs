@@ -168,9 +168,12 @@ fn chosen_outputs_are_those_of_all() {
                 ids.push(outputs as u32);
                 let (list, mut out) = (upload_u32(&device, &ids), room(&device, ids.len()));
                 let x = upload(&device, &x);
-                device
-                    .head_for(&x, row, &list, ids.len(), &matrix, &mut out)
-                    .unwrap();
+                // In two parts of the lists.
+                for part in [0..count / 3, count / 3..ids.len()] {
+                    device
+                        .head_for(&x, row, &list, part, &matrix, &mut out)
+                        .unwrap();
+                }
                 let found = download(&device, &out, ids.len());
                 assert_same(&found[..count], &expected, "head_for");
                 assert!(found[count].is_nan(), "no such output");

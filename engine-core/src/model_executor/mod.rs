@@ -141,15 +141,15 @@ pub trait CausalLm: Send {
         None
     }
 
-    /// Logits of one row for chosen token ids, bit-identical on the CPU backend to the same
-    /// entries of [`Self::compute_logits`]. Costs a share of the head's work by their number.
+    /// Logits of some rows for chosen token ids: `few` are rows with their tokens, `logits` those of all of them, one after the
+    /// other. On our own backends they are bit-identical to the same entries of [`Self::compute_logits`]. Costs a share of the
+    /// head's work by their number.
     ///
     /// # Errors
-    /// [`ModelError::Input`] where `row`, a token id or the length of `logits` is wrong.
+    /// [`ModelError::Input`] where a row, a token id or the length of `logits` is wrong.
     fn compute_logits_for(
         &mut self,
-        row: usize,
-        token_ids: &[u32],
+        few: &[(usize, &[u32])],
         logits: &mut [f32],
     ) -> Result<(), ModelError>;
 

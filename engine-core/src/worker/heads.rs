@@ -167,21 +167,30 @@ impl ModelRunner {
         let logits = &mut self.logits[..full.len() * width];
         self.blank_slots[..full.len()].fill(false);
         self.model.compute_logits_of(&rows, &bitmasks, logits)?;
+        let few: Vec<(usize, &[u32])> = (heads.iter().enumerate())
+            .filter_map(|(index, head)| match head {
+                Head::Few(token_ids) => Some((index, *token_ids)),
+                _ => None,
+            })
+            .collect();
+        if few.is_empty() {
+            return Ok(slots);
+        }
+        let rows: Vec<(usize, &[u32])> = (few.iter())
+            .map(|&(index, token_ids)| (first_row + index, token_ids))
+            .collect();
+        let num_few = few.iter().map(|(_, token_ids)| token_ids.len()).sum();
+        self.few_logits.resize(num_few, 0.0);
+        self.model.compute_logits_for(&rows, &mut self.few_logits)?;
+        let mut computed = self.few_logits.iter();
         let mut slot = LOGITS_ROWS;
-        for (index, head) in heads.iter().enumerate() {
-            let Head::Few(token_ids) = head else {
-                continue;
-            };
-            let few = &mut self.few_logits;
-            few.resize(token_ids.len(), 0.0);
-            self.model
-                .compute_logits_for(first_row + index, token_ids, few)?;
+        for (index, token_ids) in few {
             slot -= 1;
             let logits = &mut self.logits[slot * width..(slot + 1) * width];
             if !std::mem::take(&mut self.blank_slots[slot]) {
                 logits.fill(f32::NEG_INFINITY);
             }
-            for (&token_id, logit) in token_ids.iter().zip(few) {
+            for (&token_id, logit) in token_ids.iter().zip(&mut computed) {
                 logits[token_id as usize] = *logit;
             }
             slots[index] = Some(slot);

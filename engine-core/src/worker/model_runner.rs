@@ -64,7 +64,7 @@ pub struct ModelRunner {
     pub(super) logits: Vec<f32>,
     /// Which rows of `logits` are all -inf, `[LOGITS_ROWS]`.
     pub(super) blank_slots: Vec<bool>,
-    /// Logits of a row of which few are needed.
+    /// Logits of the rows of which few are needed, one row's after the other's.
     pub(super) few_logits: Vec<f32>,
     /// Of rows of which only the largest logit is asked.
     pub(super) largest_token_ids: Vec<Option<u32>>,

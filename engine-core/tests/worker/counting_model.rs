@@ -129,14 +129,16 @@ impl CausalLm for CountingModel {
 
     fn compute_logits_for(
         &mut self,
-        row: usize,
-        token_ids: &[u32],
+        few: &[(usize, &[u32])],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
-        let mut full = [0.0; VOCAB_SIZE];
-        self.compute_logits(row..row + 1, &mut full)?;
-        for (&token_id, logit) in token_ids.iter().zip(logits) {
-            *logit = full[token_id as usize];
+        let mut logits = logits.iter_mut();
+        for &(row, token_ids) in few {
+            let mut full = [0.0; VOCAB_SIZE];
+            self.compute_logits(row..row + 1, &mut full)?;
+            for (&token_id, logit) in token_ids.iter().zip(&mut logits) {
+                *logit = full[token_id as usize];
+            }
         }
         Ok(())
     }

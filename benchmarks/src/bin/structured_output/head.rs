@@ -40,7 +40,7 @@ pub(crate) fn measure(folder: &Path, num_threads: usize) -> anyhow::Result<()> {
             .map(|index| (index * vocab_size / num_tokens) as u32)
             .collect();
         let mut few = vec![0.0; num_tokens];
-        let took = time(|| model.compute_logits_for(0, &token_ids, &mut few))?;
+        let took = time(|| model.compute_logits_for(&[(0, &token_ids)], &mut few))?;
         print!("| {num_tokens} | {took:.1?} |");
         for full in &per_row {
             let share = took.as_secs_f64() / full.as_secs_f64();

@@ -79,12 +79,11 @@ impl CausalLm for TimedModel {
 
     fn compute_logits_for(
         &mut self,
-        row: usize,
-        token_ids: &[u32],
+        few: &[(usize, &[u32])],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         timed(&self.times.lm_head_nanos, || {
-            self.model.compute_logits_for(row, token_ids, logits)
+            self.model.compute_logits_for(few, logits)
         })
     }
 

@@ -328,12 +328,12 @@ pub(crate) trait Backend: Send + Sized + 'static {
         Ok(false)
     }
 
-    /// Logits of one row of `hidden` for chosen token ids, equal to those of [`Self::lm_head`].
+    /// Logits of rows of `hidden` for the token ids beside them, one row's after the other's, equal to those of
+    /// [`Self::lm_head`].
     fn lm_head_for(
         &mut self,
         hidden: &Self::Activation,
-        row: usize,
-        token_ids: &[u32],
+        few: &[(usize, &[u32])],
         head: LmHead<'_, Self::Matrix>,
         logits: &mut [f32],
     ) -> Result<(), ModelError>;

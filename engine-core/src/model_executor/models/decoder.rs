@@ -442,20 +442,22 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
 
     fn compute_logits_for(
         &mut self,
-        row: usize,
-        token_ids: &[u32],
+        few: &[(usize, &[u32])],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
-        self.check_logits(&(row..row.saturating_add(1)), logits.len(), token_ids.len())?;
+        let rows = few.iter().map(|(row, _)| row.saturating_add(1));
+        let expected = few.iter().map(|(_, token_ids)| token_ids.len()).sum();
+        self.check_logits(&(0..rows.max().unwrap_or(0)), logits.len(), expected)?;
         let vocab_size = self.weights.config.vocab_size;
-        if let Some(id) = token_ids.iter().find(|id| **id as usize >= vocab_size) {
+        let mut token_ids = few.iter().flat_map(|(_, token_ids)| *token_ids);
+        if let Some(id) = token_ids.find(|id| **id as usize >= vocab_size) {
             return Err(ModelError::Input {
                 field: "token_ids",
                 problem: format!("{id} must be below the vocabulary size {vocab_size}"),
             });
         }
         let (backend, head) = self.weights.head();
-        backend.lm_head_for(&self.buffers.normed, row, token_ids, head, logits)
+        backend.lm_head_for(&self.buffers.normed, few, head, logits)
     }
 
     fn vocab_size(&self) -> usize {

@@ -520,23 +520,23 @@ impl Backend for CandleBackend {
     fn lm_head_for(
         &mut self,
         hidden: &Tensor,
-        row: usize,
-        token_ids: &[u32],
+        few: &[(usize, &[u32])],
         head: LmHead<'_, Linear>,
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
-        if token_ids.is_empty() {
-            return Ok(());
+        let mut products = Vec::with_capacity(logits.len());
+        for (row, token_ids) in few.iter().filter(|(_, token_ids)| !token_ids.is_empty()) {
+            let chosen = Linear {
+                weight: head
+                    .matrix
+                    .weight
+                    .index_select(&self.tensor(token_ids)?, 0)?,
+                bias: None,
+            };
+            let product = linear(&hidden.narrow(0, *row, 1)?, &chosen)?;
+            products.extend(product.flatten_all()?.to_vec1::<f32>()?);
         }
-        let chosen = Linear {
-            weight: head
-                .matrix
-                .weight
-                .index_select(&self.tensor(token_ids)?, 0)?,
-            bias: None,
-        };
-        let product = linear(&hidden.narrow(0, row, 1)?, &chosen)?;
-        logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
+        logits.copy_from_slice(&products);
         cap(logits, head.softcap);
         Ok(())
     }

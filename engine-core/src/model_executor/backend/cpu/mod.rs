@@ -626,13 +626,16 @@ impl<F: Format> Backend for CpuBackend<F> {
     fn lm_head_for(
         &mut self,
         hidden: &Activation,
-        row: usize,
-        token_ids: &[u32],
+        few: &[(usize, &[u32])],
         head: LmHead<'_, PackedMatrix>,
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
-        let outputs = Outputs::Chosen(token_ids);
-        self.multiply(head.matrix, hidden, row..row + 1, outputs, logits)?;
+        let mut rest = &mut *logits;
+        for (row, token_ids) in few {
+            let own = rest.split_off_mut(..token_ids.len()).unwrap_or_default();
+            let outputs = Outputs::Chosen(token_ids);
+            self.multiply(head.matrix, hidden, *row..row + 1, outputs, own)?;
+        }
         self.cap(logits, head.softcap)
     }
 }

@@ -55,8 +55,8 @@ pub(crate) struct Activation {
 /// Rows that the LM head has room for from the start.
 const HEAD_ROWS: usize = 64;
 
-/// Chosen tokens of a row whose logits are computed at a time.
-const FEW: usize = 1024;
+/// Chosen tokens of all rows that there is room for from the start.
+const FEW: usize = 16_384;
 
 /// What the LM head needs: made at the first step, which is the warm-up.
 struct HeadBuffers {
@@ -68,9 +68,10 @@ struct HeadBuffers {
     slots: Buffer,
     /// `[max_rows]` token ids.
     token_ids: Buffer,
-    /// `[FEW]` token ids, and their logits.
+    /// Chosen token ids of all rows, and their logits.
     few_ids: Buffer,
     few_logits: Buffer,
+    few_token_ids: Vec<u32>,
 }
 
 impl From<DeviceError> for ModelError {
@@ -183,7 +184,19 @@ impl HeadBuffers {
             token_ids: list(max_rows)?,
             few_ids: list(FEW)?,
             few_logits: list(FEW)?,
+            few_token_ids: Vec::new(),
         })
+    }
+
+    /// Makes room for `count` chosen tokens.
+    fn make_room_for_few(&mut self, device: &Device, count: usize) -> Result<(), ModelError> {
+        let bytes = count * size_of::<f32>();
+        if self.few_ids.num_bytes() < bytes {
+            let bytes = bytes.next_power_of_two();
+            self.few_ids = device.allocate(bytes)?;
+            self.few_logits = device.allocate(bytes)?;
+        }
+        Ok(())
     }
 
     /// Uploads the slots of the rows' masks, and those masks that are not there.
@@ -635,25 +648,30 @@ impl Backend for CudaBackend {
     fn lm_head_for(
         &mut self,
         hidden: &Activation,
-        row: usize,
-        token_ids: &[u32],
+        few: &[(usize, &[u32])],
         head: LmHead<'_, Matrix>,
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
-        let device = self.device.clone();
-        let buffers = self.head_buffers(head.matrix, 1)?;
-        let (ids, to) = (&mut buffers.few_ids, &mut buffers.few_logits);
-        // As many at a time as there is room for.
-        for (token_ids, logits) in token_ids.chunks(FEW).zip(logits.chunks_mut(FEW)) {
-            let count = token_ids.len();
-            device.upload(ids, 0, bytes_of(token_ids))?;
-            device.head_for(&hidden.buffer, row, ids, count, head.matrix, to)?;
-            if let Some(bound) = head.softcap {
-                device.softcap(to, count, bound)?;
-            }
-            device.download(to, 0, bytes_of_mut(logits))?;
+        let (device, count) = (self.device.clone(), logits.len());
+        if count == 0 {
+            return Ok(());
         }
-        Ok(())
+        let buffers = self.head_buffers(head.matrix, 1)?;
+        buffers.few_token_ids.clear();
+        (few.iter()).for_each(|(_, ids)| buffers.few_token_ids.extend_from_slice(ids));
+        buffers.make_room_for_few(&device, count)?;
+        device.upload(&mut buffers.few_ids, 0, bytes_of(&buffers.few_token_ids))?;
+        let (ids, to) = (&buffers.few_ids, &mut buffers.few_logits);
+        let mut first = 0;
+        for (row, token_ids) in few {
+            let own = first..first + token_ids.len();
+            first = own.end;
+            device.head_for(&hidden.buffer, *row, ids, own, head.matrix, to)?;
+        }
+        if let Some(bound) = head.softcap {
+            device.softcap(to, count, bound)?;
+        }
+        Ok(device.download(to, 0, bytes_of_mut(logits))?)
     }
 }
 
