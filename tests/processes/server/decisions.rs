@@ -307,7 +307,7 @@ fn small_steps_and_a_small_cache_change_no_probability() {
     let expected = answers(&Server::shared().post(PATH, &body).json());
     // Streams beside them take blocks away, and lose theirs.
     let streams: Vec<_> = (0..3)
-        .map(|i| long_stream(&format!("Tell me about number {i}."), 120))
+        .map(|i| long_stream(&format!("Tell me about number {i}."), 300))
         .collect();
     let alone: Vec<String> = (streams.iter())
         .map(|body| streamed_text(&server.post("/v1/chat/completions", body)))
