@@ -157,6 +157,8 @@ DEVICE void paged_attention(const float *__restrict__ qkv, u32 num_heads, Pages<
   }
 }
 
+#undef KERNEL_THREADS
+#define KERNEL_THREADS PART, 1
 KERNEL(paged_attention_f32)(const float *qkv, u32 num_heads, const float *keys, const float *values, u32 num_blocks,
                             u32 num_kv_heads, u32 block_size, u32 head_dim, const u32 *positions, const u32 *requests,
                             const u32 *block_tables, u32 num_requests, u32 table_stride, float scale, float softcap,
@@ -197,3 +199,5 @@ KERNEL(merge_parts)(const float *__restrict__ partial, const Part *__restrict__ 
 #undef PART
 #undef MAX_GROUP
 #undef MAX_DIM
+#undef KERNEL_THREADS
+#define KERNEL_THREADS 256

@@ -323,6 +323,8 @@ DEVICE void attend_rows(const float *__restrict__ qkv, u32 num_rows, u32 num_hea
     attend_rows<D>(qkv, num_rows, num_heads, pages, rows, ScoreRule{scale, softcap}, window, out);                     \
   }
 
+#undef KERNEL_THREADS
+#define KERNEL_THREADS 128, 1
 // By the head's dimensions, rounded up.
 KERNEL(attention_pieces_64) PIECES_KERNEL(64)
 KERNEL(attention_pieces_96) PIECES_KERNEL(96)
@@ -330,3 +332,5 @@ KERNEL(attention_pieces_128) PIECES_KERNEL(128)
 KERNEL(attention_rows_64) ROWS_KERNEL(64)
 KERNEL(attention_rows_96) ROWS_KERNEL(96)
 KERNEL(attention_rows_128) ROWS_KERNEL(128)
+#undef KERNEL_THREADS
+#define KERNEL_THREADS 256

@@ -21,8 +21,9 @@ typedef unsigned long long u64;
 #endif
 
 #ifndef KERNEL
-// No block has more than 256 threads.
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(256) name
+// Most threads of a block. A file whose kernels have fewer says so, and each may then use more registers.
+#define KERNEL_THREADS 256
+#define KERNEL(name) extern "C" __global__ void __launch_bounds__(KERNEL_THREADS) name
 #endif
 
 #define FULL_WARP 0xffffffffu

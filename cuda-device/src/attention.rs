@@ -26,7 +26,7 @@ const TILE_QUERIES: usize = 64;
 /// Warps of a block of the one for decoding, a piece each: their shared memory leaves room for other blocks.
 const PIECE_WARPS: usize = 2;
 /// Bytes of pieces' sums that a launch may leave: a batch that needs more is split.
-const MAX_PARTIAL_BYTES: usize = 256 << 20;
+pub const MAX_PARTIAL_BYTES: usize = 256 << 20;
 
 /// Where the rows of a batch stand, and in which blocks their requests' keys are.
 #[derive(Debug, Clone, Copy)]

@@ -15,15 +15,11 @@ const MAGIC: &[u8; 8] = b"FWKERN01";
 /// Machine code of all kernels for a GPU of compute capability `major.minor`.
 pub(crate) fn cubin(major: u32, minor: u32, cache: Option<&Path>) -> Result<Vec<u8>, DeviceError> {
     let arch = arch(major, minor);
-    let nvrtc = Nvrtc::load()?;
-    let file = match cache {
-        Some(folder) => Some(cache_file(folder, &arch, nvrtc.version()?)),
-        None => None,
-    };
+    let file = cache.map(|folder| cache_file(folder, &arch));
     if let Some(code) = file.as_deref().and_then(read) {
         return Ok(code);
     }
-    let code = nvrtc.compile(&arch)?;
+    let code = Nvrtc::load()?.compile(&arch)?;
     if let Some(file) = file {
         // Without its cache the next start compiles again.
         let _ = write(&file, &code);
@@ -37,9 +33,9 @@ fn arch(major: u32, minor: u32) -> String {
     format!("sm_{major}{minor}{suffix}")
 }
 
-fn cache_file(folder: &Path, arch: &str, version: (i32, i32)) -> PathBuf {
+fn cache_file(folder: &Path, arch: &str) -> PathBuf {
     let mut hasher = DefaultHasher::new();
-    (sources::COMMON, sources::kernels(), arch, version).hash(&mut hasher);
+    (sources::COMMON, sources::kernels(), arch).hash(&mut hasher);
     folder.join(format!("kernels-{arch}-{:016x}.bin", hasher.finish()))
 }
 
@@ -74,7 +70,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
-        let file = cache_file(&folder.path().join("kernels"), "sm_90a", (13, 0));
+        let file = cache_file(&folder.path().join("kernels"), "sm_90a");
         assert_eq!(read(&file), None);
         write(&file, b"code").unwrap();
         assert_eq!(read(&file).as_deref(), Some(&b"code"[..]));

@@ -27,6 +27,8 @@ pub(crate) struct Driver {
     can_overlap: bool,
     /// True if that is wanted.
     overlaps: AtomicBool,
+    /// True if the GPU reads the host's pages by itself: a copy from there may then be late.
+    reads_host_pages: bool,
     kernels: HashMap<&'static str, sys::CUfunction>,
 }
 
@@ -56,6 +58,7 @@ impl Driver {
         if major < 8 {
             return Err(DeviceError::TooOld { name, major, minor });
         }
+        let host_pages = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES;
         let code = cubin(major, minor, cache)?;
         // SAFETY: `device` is one of the driver's.
         let context = check("cuDevicePrimaryCtxRetain", unsafe {
@@ -69,6 +72,7 @@ impl Driver {
             stream: std::ptr::null_mut(),
             can_overlap: major >= 9,
             overlaps: AtomicBool::new(false),
+            reads_host_pages: attribute(device, host_pages)? != 0,
             kernels: HashMap::new(),
         };
         driver.load(&code)?;
@@ -159,11 +163,16 @@ impl Driver {
             return Ok(());
         }
         self.make_current()?;
-        // SAFETY: the caller has checked the buffer's size. `bytes` are pageable memory, which the driver has
-        // copied when the call returns.
+        // SAFETY: the caller has checked the buffer's size. `bytes` are pageable memory, which the driver copies to a place
+        // of its own before the call returns; where the GPU may read the pages later, that is waited for below, while
+        // `bytes` are borrowed.
         check("cuMemcpyHtoDAsync", unsafe {
             result::memcpy_htod_async(to, bytes, self.stream)
-        })
+        })?;
+        match self.reads_host_pages {
+            true => self.synchronize(),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {

@@ -74,7 +74,7 @@ mod simulator;
 mod sources;
 mod vector;
 
-pub use attention::{Paging, Scores};
+pub use attention::{MAX_PARTIAL_BYTES, Paging, Scores};
 pub use buffer::Buffer;
 pub use device::Device;
 pub use error::DeviceError;

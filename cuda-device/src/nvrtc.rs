@@ -43,7 +43,6 @@ type CompileProgram = unsafe extern "C" fn(Program, c_int, *const *const c_char)
 type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
 type Get = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
-type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 
 /// The compiler's library.
 pub(crate) struct Nvrtc {
@@ -69,17 +68,6 @@ impl Nvrtc {
         Err(DeviceError::NoCompiler {
             tried: tried.join(", "),
         })
-    }
-
-    /// The version, such as (13, 0).
-    pub(crate) fn version(&self) -> Result<(i32, i32), DeviceError> {
-        let (mut major, mut minor) = (0, 0);
-        // SAFETY: the signature is that of nvrtcVersion; both pointers are valid.
-        unsafe {
-            let version = self.function::<Version>(c"nvrtcVersion")?;
-            self.check("nvrtcVersion", version(&mut major, &mut minor))?;
-        }
-        Ok((major, minor))
     }
 
     /// Machine code of all kernels for a target, such as `sm_90a`.

@@ -105,17 +105,23 @@ fn all_families_agree_with_keys_and_values_in_other_formats() {
         for cache in [KvCacheDtype::Bf16, KvCacheDtype::Q8] {
             // A value near a tie may round apart, and then let a token take another expert, which
             // is another model: hence the middle of some.
-            let mut differences: Vec<f32> = (0..3)
-                .map(|run| {
-                    let base = RandomCheckpoint::tiny(architecture, 20 + seed as u64 + 100 * run);
-                    compare(&base, Dtype::Float32, cache)
-                })
-                .collect();
-            differences.sort_by(f32::total_cmp);
-            assert!(
-                differences[1] < 5e-2,
-                "{architecture} {cache:?}: {differences:?}"
-            );
+            let (mut differences, mut distances) = (Vec::new(), Vec::new());
+            for run in 0..3 {
+                let base = RandomCheckpoint::tiny(architecture, 20 + seed as u64 + 100 * run);
+                let mut logits = steps(&base, Dtype::Float32, cache);
+                let candle = logits.pop().unwrap();
+                // A GPU rounds queries too where keys are bfloat16.
+                distances.extend(logits.get(1).map(|gpu| distance(gpu, &candle)));
+                differences.push(largest_difference(&logits[0], &candle));
+            }
+            for (mut values, most) in [(differences, 5e-2), (distances, 4e-2)] {
+                values.sort_by(f32::total_cmp);
+                let middle = values.get(values.len() / 2);
+                assert!(
+                    middle.is_none_or(|middle| *middle < most),
+                    "{architecture} {cache:?}: {values:?}"
+                );
+            }
         }
     }
 }

@@ -101,8 +101,20 @@ fn replayed_steps_of_decode_are_those_that_ran() {
         }
         // The first step runs, the second is captured, the others are replayed. Three rows are filled up to four.
         for step in 0..6 {
+            if step > 2 {
+                // A step that runs between two that are replayed, with fewer rows.
+                runner.prefill(&mut Sequence::new(&[5, 6, 7], &[60]), 3);
+            }
             let mut batch: Vec<_> = sequences.iter_mut().map(|sequence| (sequence, 1)).collect();
             let found = runner.step(&mut batch);
+            // Rows that don't follow one another are gathered first.
+            let mut some = vec![0.0; 2 * VOCAB_SIZE];
+            runner
+                .model
+                .compute_logits_of(&[2, 0], &[], &mut some)
+                .unwrap();
+            assert_eq!(bits(&some[..VOCAB_SIZE]), bits(&found[2]), "step {step}");
+            assert_eq!(bits(&some[VOCAB_SIZE..]), bits(&found[0]), "step {step}");
             for (index, logits) in found.iter().enumerate() {
                 assert!(
                     bits(logits) == expected[index][step],

@@ -140,6 +140,12 @@ pub(crate) trait Backend: Send + Sized + 'static {
         Ok(None)
     }
 
+    /// Bytes that steps of `num_tokens` tokens take of the device beside activations, keys and values, about, where the
+    /// widest input of a matrix is `widest`.
+    fn working_bytes(&self, _num_tokens: usize, _widest: usize, _vocab_size: usize) -> u64 {
+        0
+    }
+
     /// Prepares for steps within `limits`: everything whose size depends on them.
     fn reserve(&mut self, limits: &ModelLimits, needs: StepNeeds) -> Result<(), ModelError>;
 

@@ -221,7 +221,11 @@ impl<B: Backend, F: Family> LoadedWeights for DecoderWeights<B, F> {
             + shape.q_width()
             + 3 * config.intermediate_size
             + routed;
-        (max_num_batched_tokens * width * size_of::<f32>()) as u64
+        let activations = (max_num_batched_tokens * width * size_of::<f32>()) as u64;
+        let widest = config.hidden_size.max(config.intermediate_size);
+        let widest = widest.max(shape.q_width());
+        let vocab_size = config.vocab_size;
+        activations + (self.backend).working_bytes(max_num_batched_tokens, widest, vocab_size)
     }
 
     fn into_model(

@@ -42,7 +42,7 @@ pub(crate) trait LoadedWeights: Send {
     /// The memory of the device that they are on; `None` where it is the host's.
     fn device_memory(&self) -> Result<Option<DeviceMemory>, ModelError>;
 
-    /// Bytes that the activations of steps of `max_num_batched_tokens` tokens take, about.
+    /// Bytes that steps of `max_num_batched_tokens` tokens take beside keys and values, about.
     fn step_bytes(&self, max_num_batched_tokens: usize) -> u64;
 
     /// Allocates cache and step buffers.

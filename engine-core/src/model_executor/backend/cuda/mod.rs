@@ -8,6 +8,7 @@
 //! Quantized weights are kept in the model's dtype.
 
 mod graphs;
+mod kernel_cache;
 mod mask_pool;
 mod step;
 
@@ -32,6 +33,9 @@ use crate::model_executor::{
 
 /// Bytes of f32 that are rounded and uploaded at a time while loading.
 const UPLOAD_BYTES: usize = 16 << 20;
+
+/// What is left for graphs, which the driver keeps.
+const GRAPHS_BYTES: usize = 256 << 20;
 
 /// The CUDA backend.
 pub(crate) struct CudaBackend {
@@ -97,7 +101,8 @@ impl CudaBackend {
         dtype: ModelDtype,
         kv_format: KvCacheFormat,
     ) -> Result<Self, ModelError> {
-        let device = Device::driver(ordinal as usize, None)?;
+        let kernels = kernel_cache::folder();
+        let device = Device::driver(ordinal as usize, kernels.as_deref())?;
         tracing::info!(device = device.name(), "CUDA kernels (experimental)");
         Self::new(device, dtype, kv_format)
     }
@@ -316,6 +321,13 @@ impl Backend for CudaBackend {
         }))
     }
 
+    fn working_bytes(&self, num_tokens: usize, widest: usize, vocab_size: usize) -> u64 {
+        let head = HEAD_ROWS * vocab_size * size_of::<f32>() + NUM_SLOTS * vocab_size.div_ceil(8);
+        // Rounded rows; what outgrew its place is as much again.
+        let rounded = 2 * num_tokens.saturating_mul(widest).next_power_of_two() * 2;
+        (head + rounded + 2 * cuda_device::MAX_PARTIAL_BYTES + GRAPHS_BYTES) as u64
+    }
+
     fn reserve(&mut self, limits: &ModelLimits, needs: StepNeeds) -> Result<(), ModelError> {
         for table in &needs.rotary {
             let (mut cosines, mut sines) = (Vec::new(), Vec::new());
@@ -496,7 +508,7 @@ impl Backend for CudaBackend {
             requests: &step.requests,
             block_tables: &step.block_tables,
             num_requests: step.num_requests,
-            table_stride: step.block_table_stride,
+            table_stride: step.table_stride,
             max_len: step.longest,
             prefill_rows: (step.prefill_rows.start, step.prefill_rows.end),
         };
@@ -587,16 +599,11 @@ impl Backend for CudaBackend {
         let step = self.step.as_mut().ok_or_else(not_reserved)?;
         step.choose(&self.device, rows.iter().map(|&row| row as u32))?;
         to.rows = rows.len();
-        let (width, chosen) = (to.width, &step.chosen);
-        let gathered = (self.device).gather_rows(
-            &from.buffer,
-            from.rows,
-            width,
-            chosen,
-            rows.len(),
-            &mut to.buffer,
-        );
-        Ok(gathered?)
+        // No operation has counted the rows of a step that was replayed.
+        let from_rows = step.num_logits_rows.max(from.rows);
+        let (from, width, chosen) = (&from.buffer, to.width, &step.chosen);
+        let to = &mut to.buffer;
+        Ok((self.device).gather_rows(from, from_rows, width, chosen, rows.len(), to)?)
     }
 
     fn lm_head(

@@ -17,9 +17,12 @@ pub(super) struct Step {
     pub(super) slot_mapping: Buffer,
     /// `[num_tokens]` the request that a row is of.
     pub(super) requests: Buffer,
-    /// `[num_requests, block_table_stride]`
+    /// `[num_requests, table_stride]`
     pub(super) block_tables: Buffer,
-    pub(super) block_table_stride: usize,
+    block_table_stride: usize,
+    block_size: usize,
+    /// Blocks from a request to the next in this step's tables: no more than its longest request has.
+    pub(super) table_stride: usize,
     /// Rows that there is room for in each list.
     max_decode_rows: usize,
     /// `[num_logits_rows]`
@@ -50,6 +53,8 @@ impl Step {
             requests: list(limits.max_num_batched_tokens)?,
             block_tables: list(max_num_requests * block_table_stride)?,
             block_table_stride,
+            block_size: limits.block_size,
+            table_stride: 0,
             max_decode_rows: (limits.max_num_batched_tokens)
                 .min(limits.max_num_logits_rows)
                 .min(max_num_requests),
@@ -97,14 +102,14 @@ impl Step {
         }
         self.upload(device, List::Requests, &requests, 0)?;
         self.words.clear();
+        let blocks = self.longest.div_ceil(self.block_size);
+        self.table_stride = blocks.clamp(1, self.block_table_stride.max(1));
         let stride = input.block_table_stride.max(1);
         for (request, row) in input.block_tables.chunks_exact(stride).enumerate() {
-            self.words.extend(row.iter().take(self.block_table_stride));
-            self.words
-                .resize((request + 1) * self.block_table_stride, 0);
+            self.words.extend(row.iter().take(self.table_stride));
+            self.words.resize((request + 1) * self.table_stride, 0);
         }
-        self.words
-            .resize(self.num_requests * self.block_table_stride, 0);
+        self.words.resize(self.num_requests * self.table_stride, 0);
         device.upload(&mut self.block_tables, 0, bytes_of(&self.words))?;
         Ok(is_decode.then_some(GraphKey {
             rows,
