@@ -19,10 +19,10 @@ mkdir -p "$out"
 nvidia-smi > "$out/machine.txt" 2>&1
 
 if [ -x "$executables/kernel-tests" ]; then
-    CUDA_DEVICE_TESTS=1 "$executables/kernel-tests" > "$out/kernel-tests.txt" 2>&1
+    CUDA_DEVICE_TESTS=1 "$executables/kernel-tests" --test-threads=1 > "$out/kernel-tests.txt" 2>&1
     echo "kernel tests: exit $?"
     if command -v compute-sanitizer > /dev/null && [ -n "${SANITIZER:-}" ]; then
-        CUDA_DEVICE_TESTS=1 compute-sanitizer "$executables/kernel-tests" > "$out/compute-sanitizer.txt" 2>&1
+        CUDA_DEVICE_TESTS=1 compute-sanitizer "$executables/kernel-tests" --test-threads=1 > "$out/compute-sanitizer.txt" 2>&1
         echo "compute-sanitizer: exit $?"
     fi
 fi

@@ -13,6 +13,9 @@ use crate::openai::{OpenAIServing, RequestContext, ServingError, ToolChoice};
 /// Most tokens of all prompts of a request together: 16 MiB as ids, and half of a frame.
 const MAX_PROMPT_TOKENS: usize = 4 << 20;
 
+/// Most requests to the core that the questions of one may become: each is a turn that others wait for.
+const MAX_PATHS: usize = 512;
+
 /// How an API puts questions, and tells what came of them.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionApi {
@@ -26,6 +29,8 @@ pub struct DecisionApi {
 #[derive(Debug)]
 pub struct PreparedDecision {
     tries: Vec<OptionTrie>,
+    /// Tokens of each question's prompt.
+    prompt_tokens: Vec<u64>,
     asked: Vec<AskedPath>,
 }
 
@@ -43,7 +48,7 @@ struct AskedPath {
 pub struct Decided {
     /// The probabilities of each question's options; `None` where the model tells none.
     pub(super) probabilities: Vec<Option<Vec<f64>>>,
-    /// Tokens of all prompts.
+    /// Tokens of the questions' prompts, each once.
     pub(super) input_tokens: u64,
     /// Of these, tokens from the prefix cache, where the server tells them.
     pub(super) cached_tokens: u64,
@@ -106,22 +111,26 @@ impl OpenAIServing {
         prepared: PreparedDecision,
         context: &RequestContext,
     ) -> Result<Decided, ServingError> {
-        let PreparedDecision { tries, asked } = prepared;
+        let PreparedDecision {
+            tries,
+            prompt_tokens,
+            asked,
+        } = prepared;
         let (places, requests): (Vec<_>, Vec<_>) = (asked.into_iter())
             .map(|asked| ((asked.question, asked.path), asked.request))
             .unzip();
         let outputs = self.generate(requests, context).await?;
-        let prompt_tokens = outputs
-            .iter()
-            .map(|output| output.prompt_token_ids.len() as u64);
-        let cached_tokens = outputs
-            .iter()
-            .map(|output| u64::from(output.num_cached_tokens));
+        // What a question's prompts have all found in the cache.
+        let mut cached_tokens = prompt_tokens.clone();
+        for ((question, _), output) in places.iter().zip(&outputs) {
+            let cached = &mut cached_tokens[*question];
+            *cached = u64::from(output.num_cached_tokens).min(*cached);
+        }
         let mut decided = Decided {
             probabilities: Vec::new(),
-            input_tokens: prompt_tokens.sum(),
+            input_tokens: prompt_tokens.iter().sum(),
             cached_tokens: match self.tells_cached_tokens() {
-                true => cached_tokens.sum(),
+                true => cached_tokens.iter().sum(),
                 false => 0,
             },
         };
@@ -153,6 +162,7 @@ impl Preparation {
     ) -> Result<PreparedDecision, ValidationError> {
         let mut prepared = PreparedDecision {
             tries: Vec::new(),
+            prompt_tokens: Vec::new(),
             asked: Vec::new(),
         };
         let mut start = None;
@@ -169,6 +179,15 @@ impl Preparation {
                     question.field
                 );
                 return Err(ValidationError::field("questions", num_tokens, message));
+            }
+            let num_paths = prepared.asked.len();
+            if num_paths > MAX_PATHS {
+                let message = format!(
+                    "the options of questions up to {} part in {num_paths} places that don't lie on one way: at most \
+                     {MAX_PATHS} are possible in one request. Ask fewer questions, or fewer options",
+                    question.field
+                );
+                return Err(ValidationError::field("questions", num_paths, message));
             }
         }
         Ok(prepared)
@@ -217,6 +236,7 @@ impl Preparation {
             });
         }
         prepared.tries.push(trie);
+        prepared.prompt_tokens.push(prompt.token_ids.len() as u64);
         Ok(num_tokens)
     }
 }

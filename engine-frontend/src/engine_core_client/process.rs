@@ -20,7 +20,7 @@ const EXECUTABLE: &str = "formwork-engine-core";
 
 /// Variables that the core gets: its own, and what the loader, the allocator, the runtime and drivers
 /// read. Nothing else reaches it, so no key does, whatever its variable is called.
-const INHERITED: [&str; 16] = [
+const INHERITED: [&str; 17] = [
     "FORMWORK_CPU_LEVEL",
     "FORMWORK_LOG",
     "HOME",
@@ -37,6 +37,8 @@ const INHERITED: [&str; 16] = [
     "TERM",
     "TMPDIR",
     "TZ",
+    // Where the compiler of a GPU's kernels may be.
+    "VIRTUAL_ENV",
 ];
 
 /// Beginnings of more such variables.

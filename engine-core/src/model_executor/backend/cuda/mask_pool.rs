@@ -107,13 +107,7 @@ impl MaskPool {
         if let Some(forgotten) = self.slots[index].number {
             self.by_number.remove(&forgotten);
         }
-        self.slots[index] = Slot {
-            number: bitmask.number,
-            used: self.call,
-        };
-        if let Some(number) = bitmask.number {
-            self.by_number.insert(number, index);
-        }
+        self.slots[index] = Slot::default();
         // A word that a mask lacks allows nothing.
         self.padded.clear();
         self.padded
@@ -121,6 +115,14 @@ impl MaskPool {
         self.padded.resize(self.num_words, 0);
         let offset = index * self.num_words * size_of::<u32>();
         device.upload(&mut self.words, offset, super::bytes_of(&self.padded))?;
+        // Known only now: an upload that fails leaves none that isn't there.
+        self.slots[index] = Slot {
+            number: bitmask.number,
+            used: self.call,
+        };
+        if let Some(number) = bitmask.number {
+            self.by_number.insert(number, index);
+        }
         self.num_uploads += 1;
         Ok(index)
     }
