@@ -38,7 +38,7 @@ mod usage;
 mod warnings;
 
 pub use chat::{
-    ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
+    BatchChatCompletionRequest, ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
 pub use check::{CheckError, CheckRequest, CheckResponse};
 pub use chunk::{

@@ -200,7 +200,7 @@ impl OpenAIServing {
     ) -> Result<EventStream, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
-        let role = self.response_role(&request);
+        let role = self.response_role(&request, &request.messages);
         let (request, generate, openings) = self.chat_generate_request(request, &id).await?;
         let constrained = generate.sampling_params.structured_outputs.is_some();
         let streams = self.start(vec![generate], context).await?;

@@ -115,11 +115,12 @@ fn buckets_of_lengths_end_at_the_context() {
 }
 
 /// All routes of a server.
-const ROUTES: [&str; 21] = [
+const ROUTES: [&str; 22] = [
     "/v1/models",
     "/v1/models/{*model}",
     "/v1/completions",
     "/v1/chat/completions",
+    "/v1/chat/completions/batch",
     "/v1/responses",
     "/v1/messages",
     "/v1/messages/count_tokens",
