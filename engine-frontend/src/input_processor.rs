@@ -11,11 +11,11 @@ use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsParams};
 use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 
-use generate_request::{with_max_tokens_field, with_prompt_field};
 pub use generate_request::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, Prompt, TruncationSide,
 };
 pub(crate) use generate_request::{num_bytes, replace_name};
+use generate_request::{with_max_tokens_field, with_prompt_field};
 pub(crate) use options::PromptStart;
 pub(crate) use tokenize::{MAX_COUNTED_TOKENS, TextLimit, TokenizedPrompt};
 

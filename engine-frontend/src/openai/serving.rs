@@ -1,6 +1,7 @@
 //! Answers API requests with an engine.
 
 mod chat;
+mod tokens;
 mod unread;
 
 use std::path::{Path, PathBuf};

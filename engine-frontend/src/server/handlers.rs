@@ -27,8 +27,9 @@ use super::state::{AppState, LoadGuard, unix_time};
 use super::traces::extract_trace_headers;
 use crate::error::ValidationError;
 use crate::openai::{
-    BatchChatCompletionRequest, ChatCompletionRequest, CheckRequest, CommonFields, CompletionRequest, DetokenizeRequest,
-    RequestContext, ResponsesRequest, ServingError, StreamOptions, TokenizeRequest, Warnings,
+    BatchChatCompletionRequest, ChatCompletionRequest, CheckRequest, CommonFields,
+    CompletionRequest, DetokenizeRequest, RequestContext, ResponsesRequest, ServingError,
+    StreamOptions, TokenGenerateRequest, TokenizeRequest, Warnings,
 };
 use crate::supervisor::CoreHealth;
 
@@ -134,6 +135,29 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
         return Ok(with_warnings(call.stream(stream, share), warnings));
     }
     let answer = app.serving.create_response(request, &call.context);
+    let answer = call.within_deadline(answer).await?;
+    Ok(with_warnings(held_json(answer, share)?, warnings))
+}
+
+/// `POST /inference/v1/generate`.
+pub(super) async fn generate(State(app): App, request: Request) -> Result<Response, ApiError> {
+    let call = Call::begin(&app, &request);
+    let read = match app.args.strict_requests {
+        true => TokenGenerateRequest::from_json_strict,
+        false => TokenGenerateRequest::from_json,
+    };
+    let (mut request, share) = call.json(request, read).await?;
+    if let Some(refusal) = call.count_answers(request.common.n.unwrap_or(1) as usize) {
+        return Ok(refusal);
+    }
+    call.apply_flags(&mut request.common);
+    let warnings = call.warn(&request.common.warnings);
+    if request.common.stream {
+        let stream = app.serving.stream_tokens(request, &call.context);
+        let stream = call.within_deadline(stream).await?;
+        return Ok(with_warnings(call.stream(stream, share), warnings));
+    }
+    let answer = app.serving.create_tokens(request, &call.context);
     let answer = call.within_deadline(answer).await?;
     Ok(with_warnings(held_json(answer, share)?, warnings))
 }

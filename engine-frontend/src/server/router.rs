@@ -31,6 +31,7 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route(anthropic::COUNT_TOKENS, post(anthropic::count_tokens))
         .route(decisions::DECISIONS, post(decisions::decisions))
         .route(decisions::SYSTEM_ONE, post(decisions::system_one))
+        .route("/inference/v1/generate", post(handlers::generate))
         .route("/formwork/v1/check", post(handlers::check))
         .route("/tokenize", post(handlers::tokenize))
         .route("/detokenize", post(handlers::detokenize))

@@ -115,7 +115,7 @@ fn buckets_of_lengths_end_at_the_context() {
 }
 
 /// All routes of a server.
-const ROUTES: [&str; 22] = [
+const ROUTES: [&str; 23] = [
     "/v1/models",
     "/v1/models/{*model}",
     "/v1/completions",
@@ -126,6 +126,7 @@ const ROUTES: [&str; 22] = [
     "/v1/messages/count_tokens",
     "/v1/decisions",
     "/v1/systemone",
+    "/inference/v1/generate",
     "/tokenize",
     "/detokenize",
     "/health",

@@ -1,6 +1,6 @@
 //! `/v1/chat/completions/batch`: several conversations in one request, one answer to each.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::message::ArgumentBudget;
 use super::{ChatCompletionRequest, chat_messages};
@@ -113,7 +113,7 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
     const ONE: &str = "send each conversation to /v1/chat/completions for that";
     fields.refuse_unless("stream", ONE, |value| value == false)?;
     fields.refuse_unless("n", ONE, |value| value.as_u64() == Some(1))?;
-    fields.refuse_unless("tools", ONE, |_| false)?;
+    fields.refuse_unless("tools", ONE, |value| value == &json!([]))?;
     fields.refuse_unless("tool_choice", ONE, |value| value == "none")?;
     let instead = "it is of one conversation; send each to /v1/chat/completions";
     fields.refuse_unless("prompt_logprobs", instead, |_| false)
@@ -122,8 +122,6 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
 #[cfg(test)]
 mod tests {
     use std::mem;
-
-    use serde_json::json;
 
     use super::*;
 
@@ -164,10 +162,19 @@ mod tests {
             (json!([user]), "messages[0]"),
             (json!([[user], user]), "messages[1]"),
             (json!([[user], []]), "messages[1]"),
-            (json!([[user], [user, {"role": "x"}]]), "messages[1][1].role"),
-            (json!([[{"role": "user", "content": 1}]]), "messages[0][0].content"),
+            (
+                json!([[user], [user, {"role": "x"}]]),
+                "messages[1][1].role",
+            ),
+            (
+                json!([[{"role": "user", "content": 1}]]),
+                "messages[0][0].content",
+            ),
             (json!([[user], [user], ["a"]]), "messages[2][0]"),
-            (json!([[user], [{"role": "user", "content": "a", "contnt": 1}]]), "messages[1][0].contnt"),
+            (
+                json!([[user], [{"role": "user", "content": "a", "contnt": 1}]]),
+                "messages[1][0].contnt",
+            ),
         ] {
             let (at, message) = refused(json!({"messages": messages}));
             assert_eq!(at, field, "{message}");
@@ -181,7 +188,11 @@ mod tests {
         for (field, value, passes) in [
             ("stream", json!(true), json!(false)),
             ("n", json!(2), json!(1)),
-            ("tools", json!([{"type": "function", "function": {"name": "f"}}]), json!(null)),
+            (
+                "tools",
+                json!([{"type": "function", "function": {"name": "f"}}]),
+                json!(null),
+            ),
             ("tool_choice", json!("auto"), json!("none")),
             ("prompt_logprobs", json!(1), json!(null)),
             ("use_beam_search", json!(true), json!(false)),
@@ -191,7 +202,10 @@ mod tests {
             body[field] = value;
             assert_eq!(refused(body.clone()).0, field);
             body[field] = passes;
-            assert!(BatchChatCompletionRequest::from_json(body).is_ok(), "{field}");
+            assert!(
+                BatchChatCompletionRequest::from_json(body).is_ok(),
+                "{field}"
+            );
         }
     }
 

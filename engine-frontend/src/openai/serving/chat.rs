@@ -11,7 +11,8 @@ use super::{OpenAIServing, RequestContext, request_id, stop_reason};
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 use crate::openai::chat::{
-    BatchChatCompletionRequest, ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
+    BatchChatCompletionRequest, ChatCompletionRequest, ChatCompletionResponse,
+    ChatCompletionResponseChoice, ChatMessage,
 };
 use crate::openai::error::ServingError;
 use crate::openai::logprobs::{ChatCompletionLogProbs, prompt_logprobs};
