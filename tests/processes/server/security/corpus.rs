@@ -7,8 +7,8 @@ use super::random::Random;
 use super::values::{Shape, value};
 
 use Shape::{
-    Bias, Choice, Constraint, Flag, Format, Grammar, IdLists, Ids, Logprobs, Messages, Nest,
-    Number, Object, Regex, Schema, Strings, Template, Text, ToolChoice, Tools,
+    Bias, Choice, Constraint, Conversations, Flag, Format, Grammar, IdLists, Ids, Logprobs,
+    Messages, Nest, Number, Object, Regex, Schema, Strings, Template, Text, ToolChoice, Tools,
 };
 
 /// One request, as it goes over the wire.
