@@ -197,8 +197,16 @@ fn what_is_wrong_is_told_by_the_conversation() {
 #[test]
 fn a_conversation_that_leaves_a_constraint_no_room_is_named() {
     let server = Server::start(&["--max-model-len", "128"]);
-    let long = json!([user(&"word ".repeat(90))]);
-    let more = json!({"structured_outputs": {"regex": "[a-z]{90}"}, "max_tokens": 100});
+    let num_tokens = |conversation: &Value| {
+        let answer = server.post("/tokenize", &json!({"messages": conversation}));
+        answer.json()["count"].as_u64().unwrap()
+    };
+    // What fits the context, and leaves the answer next to nothing.
+    let mut lengths = (1..).map(|words| json!([user(&"word ".repeat(words))]));
+    let long = lengths
+        .find(|conversation| num_tokens(conversation) > 100)
+        .unwrap();
+    let more = json!({"structured_outputs": {"regex": "z{80}"}, "max_tokens": 100});
     let body = request(&[json!([user("Hi")]), long], &more);
     let answer = server.post(PATH, &body);
     assert_eq!(answer.status, 400, "{answer:?}");
