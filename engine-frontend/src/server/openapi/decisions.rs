@@ -192,7 +192,7 @@ pub(super) const DESCRIPTIONS: &[Description] = &[
         "The question: a text, or an object or list that the model sees as JSON.",
     ),
     (
-        "choices",
+        "DecisionQuestion.choices",
         "Of a choice: 2 to 255 values, of any number of tokens.",
     ),
     (
@@ -260,6 +260,10 @@ pub(super) const DESCRIPTIONS: &[Description] = &[
     (
         "SystemOneResponse.usage.output_tokens",
         "0: nothing is generated.",
+    ),
+    (
+        "DecisionUsage.input_tokens_details",
+        "Details of the prompts' tokens.",
     ),
     (
         "DecisionUsage.input_tokens_details.cached_tokens",
