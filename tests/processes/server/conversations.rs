@@ -183,7 +183,7 @@ fn what_is_wrong_is_told_by_the_conversation() {
         assert_eq!(at, field, "{message}");
         assert!(message.contains(says) && message.len() < 1000, "{message}");
     }
-    let mut body = request(&[good.clone()], &json!({"model": "other"}));
+    let mut body = request(std::slice::from_ref(&good), &json!({"model": "other"}));
     assert_eq!(server.post(PATH, &body).status, 404);
     body["model"] = json!("formwork-builtin");
     assert_eq!(server.post(PATH, &body).status, 200);
