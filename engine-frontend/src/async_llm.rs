@@ -169,10 +169,14 @@ impl AsyncLLM {
         if wanted > places {
             let has_several = requests.iter().any(|request| request.sampling_params.n > 1);
             let is_scored = requests.iter().any(|r| !r.scored_positions.is_empty());
-            let field = match (has_several, is_scored) {
-                (true, _) => "n",
-                (false, true) => "questions",
-                (false, false) => "prompt",
+            let are_chats = requests
+                .iter()
+                .all(|request| matches!(request.prompt, Prompt::Chat(_)));
+            let field = match (has_several, is_scored, are_chats) {
+                (true, ..) => "n",
+                (false, true, _) => "questions",
+                (false, false, true) => "messages",
+                (false, false, false) => "prompt",
             };
             let message = format!(
                 "{field}: {wanted} answers are more than this server takes at once: {} may run, and \

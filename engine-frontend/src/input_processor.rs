@@ -11,11 +11,11 @@ use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsParams};
 use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 
-use generate_request::with_max_tokens_field;
 pub use generate_request::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, Prompt, TruncationSide,
 };
 pub(crate) use generate_request::{num_bytes, replace_name};
+use generate_request::{with_max_tokens_field, with_prompt_field};
 pub(crate) use options::PromptStart;
 pub(crate) use tokenize::{MAX_COUNTED_TOKENS, TextLimit, TokenizedPrompt};
 
@@ -268,8 +268,15 @@ impl InputProcessor {
         cancel: &CancelFlag,
     ) -> Result<ProcessedInputs, ValidationError> {
         let name = verified.max_tokens_field.clone();
-        self.process(request, verified, cancel)
-            .map_err(|error| with_max_tokens_field(error, &name))
+        let prompt_field = request.prompt_field.clone();
+        let processed = self.process(request, verified, cancel);
+        processed.map_err(|error| {
+            let error = with_max_tokens_field(error, &name);
+            match &prompt_field {
+                Some(field) => with_prompt_field(error, field),
+                None => error,
+            }
+        })
     }
 
     fn process(
@@ -301,7 +308,7 @@ impl InputProcessor {
         if let Some(keep) = request.truncate_prompt_tokens {
             self.truncate(&mut token_ids, keep, request.truncation_side, &params)?;
         }
-        let prompt_len = self.verify_prompt(&token_ids)?;
+        let prompt_len = self.verify_prompt(&token_ids, request.prompt_field.as_deref())?;
         self.complete_for_prompt(&mut params, prompt_len)?;
         let constrained_from_the_start = self.complete_thinking(&mut params, reasoning_ended)?;
         let is_constrained = params.structured_outputs.is_some();
@@ -406,8 +413,12 @@ impl InputProcessor {
         Ok(())
     }
 
-    /// Checks a prompt's length and its ids; returns the length.
-    fn verify_prompt(&self, token_ids: &[u32]) -> Result<u32, ValidationError> {
+    /// Checks a prompt's length and its ids; returns the length. `field` is what the caller calls it.
+    fn verify_prompt(
+        &self,
+        token_ids: &[u32],
+        field: Option<&str>,
+    ) -> Result<u32, ValidationError> {
         if token_ids.is_empty() {
             let message = "the prompt is empty; it must have at least one token";
             return Err(ValidationError::about("prompt", message));
@@ -419,9 +430,14 @@ impl InputProcessor {
         else {
             return Err(self.too_long(token_ids.len(), ""));
         };
-        if let Some(id) = token_ids.iter().find(|&&id| id >= self.limits.vocab_size) {
+        let is_unknown = |&id: &u32| id >= self.limits.vocab_size;
+        if let Some((i, id)) = (token_ids.iter().enumerate()).find(|(_, id)| is_unknown(id)) {
+            let parameter = match field {
+                Some(field) => format!("{field}[{i}]"),
+                None => "prompt".to_owned(),
+            };
             return Err(ValidationError::field(
-                "prompt",
+                parameter,
                 id,
                 format!(
                     "token id {id} is out of range: the model's ids are below {}",

@@ -144,6 +144,9 @@ pub struct GenerateRequest {
     pub whitespace_field: Option<String>,
     /// What the caller calls the limit of the answer's tokens, where it isn't `max_tokens`.
     pub max_tokens_field: Option<String>,
+    /// What the caller calls the prompt in errors, where it is one of several conversations or a list of tokens of
+    /// another name.
+    pub prompt_field: Option<String>,
     /// Where probabilities of chosen tokens are asked for; nothing is generated then. For prompts of token ids.
     pub scored_positions: Shared<[ScoredPosition]>,
 }
@@ -226,6 +229,26 @@ pub(super) fn with_max_tokens_field(mut error: ValidationError, name: &str) -> V
     error
 }
 
+/// An error about a request's prompt, which the caller calls `name`; of a conversation, `messages[2].role` becomes
+/// `name[2].role`. Errors about other fields stay.
+pub(super) fn with_prompt_field(mut error: ValidationError, name: &str) -> ValidationError {
+    const OF_CONVERSATION: &str = "messages";
+    let Some(field) = error.parameter.as_deref() else {
+        return error;
+    };
+    if let Some(place) = field.strip_prefix(OF_CONVERSATION)
+        && place.starts_with('[')
+    {
+        let own = format!("{name}{place}");
+        error.message = error.message.replace(field, &own);
+        error.parameter = Some(own);
+    } else if [OF_CONVERSATION, "prompt", "input_tokens"].contains(&field) {
+        error.message = format!("{name}: {}", error.message);
+        error.parameter = Some(name.to_owned());
+    }
+    error
+}
+
 /// What the core says of a constraint, without its own name of the field.
 fn without_field(message: &str) -> &str {
     const FIELD: &str = "structured_outputs";
@@ -291,6 +314,7 @@ impl GenerateRequest {
             constraint_parts: Vec::new(),
             whitespace_field: None,
             max_tokens_field: None,
+            prompt_field: None,
             scored_positions: Shared::default(),
         }
     }
@@ -331,6 +355,23 @@ mod tests {
             assert_eq!(error.message, translated);
             assert_eq!(error.parameter.as_deref(), Some("guided_json"));
         }
+    }
+
+    #[test]
+    fn a_prompt_is_told_by_the_callers_name() {
+        let named = |field: &str, message: &str| {
+            let error = with_prompt_field(ValidationError::about(field, message), "messages[7]");
+            (error.parameter.unwrap(), error.message)
+        };
+        let own = |field: &str, message: &str| (field.to_owned(), message.to_owned());
+        assert_eq!(
+            named("messages[1].content", "messages[1].content: x"),
+            own("messages[7][1].content", "messages[7][1].content: x")
+        );
+        for field in ["messages", "prompt", "input_tokens"] {
+            assert_eq!(named(field, "x"), own("messages[7]", "messages[7]: x"));
+        }
+        assert_eq!(named("max_tokens", "x"), own("max_tokens", "x"));
     }
 
     #[test]

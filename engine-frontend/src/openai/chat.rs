@@ -1,5 +1,6 @@
 //! `/v1/chat/completions`: messages in, one message out.
 
+mod batch;
 mod message;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use super::trace::TracedToken;
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt, num_bytes};
+pub use batch::BatchChatCompletionRequest;
 pub(super) use message::is_nothing;
 use message::{ArgumentBudget, chat_message};
 
@@ -85,10 +87,20 @@ impl ChatCompletionRequest {
         Self::from_fields(Fields::of(Api::Chat, body, true)?)
     }
 
-    pub(crate) fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
+    pub(crate) fn from_fields(fields: Fields) -> Result<Self, ValidationError> {
+        Self::with_messages(fields, |fields| {
+            chat_messages(fields.require("messages")?, &mut ArgumentBudget::new())
+        })
+    }
+
+    /// Reads a request whose messages come from `take_messages`.
+    fn with_messages(
+        mut fields: Fields,
+        take_messages: impl FnOnce(&mut Fields) -> Result<Vec<Value>, ValidationError>,
+    ) -> Result<Self, ValidationError> {
         let common = CommonFields::take(&mut fields)?;
         refuse_unsupported(&mut fields)?;
-        let messages: Vec<Value> = fields.require("messages")?;
+        let messages = take_messages(&mut fields)?;
         let tools = take_tools(&mut fields)?;
         let tool_choice = take_tool_choice(&mut fields, tools.as_deref())?;
         let mut chat_template_kwargs: Map<String, Value> =
@@ -100,13 +112,8 @@ impl ChatCompletionRequest {
             );
         }
         let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
-        let mut arguments = ArgumentBudget::new();
         let mut request = Self {
-            messages: messages
-                .into_iter()
-                .enumerate()
-                .map(|(i, message)| chat_message(i, message, &mut arguments))
-                .collect::<Result<_, _>>()?,
+            messages,
             tools,
             tool_choice,
             parallel_tool_calls: fields.take("parallel_tool_calls")?.unwrap_or(true),
@@ -135,13 +142,6 @@ impl ChatCompletionRequest {
             return Err(ValidationError::about(
                 "logprob_token_ids",
                 "logprob_token_ids needs logprobs, which shows them",
-            ));
-        }
-        if self.messages.is_empty() {
-            return Err(ValidationError::field(
-                "messages",
-                "[]",
-                "messages must hold at least one message",
             ));
         }
         if self.top_logprobs != 0 && !self.logprobs {
@@ -253,6 +253,21 @@ impl ChatCompletionRequest {
         });
         Ok((request, openings))
     }
+}
+
+/// Checks the messages of a conversation, and brings them to the form that templates expect.
+fn chat_messages(
+    messages: Vec<Value>,
+    arguments: &mut ArgumentBudget,
+) -> Result<Vec<Value>, ValidationError> {
+    if messages.is_empty() {
+        let message = "messages must hold at least one message";
+        return Err(ValidationError::field("messages", "[]", message));
+    }
+    let messages = messages.into_iter().enumerate();
+    messages
+        .map(|(i, message)| chat_message(i, message, arguments))
+        .collect()
 }
 
 /// Fields of chat requests that only pass where they ask for nothing.

@@ -17,8 +17,8 @@ use crate::sampling_params::MAX_N_SEQUENCES;
 
 /// Bytes of a token's text, about.
 const USUAL_TOKEN_BYTES: usize = 8;
-/// Most prompts in one request.
-const MAX_PROMPTS: usize = 1024;
+/// Most prompts in one request, and most conversations.
+pub(super) const MAX_PROMPTS: usize = 1024;
 /// Most answers to one request, over all its prompts: each is a request to the core.
 const MAX_SEQUENCES: usize = MAX_N_SEQUENCES as usize;
 

@@ -84,6 +84,22 @@ impl From<ValidationError> for ServingError {
 }
 
 impl ServingError {
+    /// The same error with the part of the request that it is about before its words, where the request is at fault.
+    pub(super) fn within(mut self, place: &str) -> Self {
+        match &mut self {
+            Self::Generate(GenerateError::Validation(error)) => {
+                error.message = format!("{place}: {}", error.message);
+            }
+            Self::Generate(GenerateError::Request(error))
+                if error.code == RequestErrorCode::ValidationError =>
+            {
+                error.message = format!("{place}: {}", error.message);
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// The body that the API answers with; its `code` is the HTTP status.
     pub fn to_response(&self) -> ErrorResponse {
         let message = self.to_string();

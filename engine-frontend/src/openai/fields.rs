@@ -86,6 +86,11 @@ impl Fields {
         self.map.get(name) == Some(&Value::Bool(true))
     }
 
+    /// Whether a field is there that nobody has taken yet, and is `false`.
+    pub(crate) fn is_false(&self, name: &str) -> bool {
+        self.map.get(name) == Some(&Value::Bool(false))
+    }
+
     /// Whether a field is there that nobody has taken yet.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.map.contains_key(name)

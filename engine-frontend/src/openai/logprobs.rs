@@ -60,7 +60,7 @@ fn token_text(token: &Logprob, as_token_ids: bool) -> String {
 
 /// As JSON has it. Wide, as all numbers in a [`Value`] are: a token has the same digits wherever it
 /// stands.
-fn number(logprob: f32) -> f64 {
+pub(super) fn number(logprob: f32) -> f64 {
     if logprob.is_nan() {
         MIN_LOGPROB
     } else {

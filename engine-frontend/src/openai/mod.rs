@@ -26,6 +26,7 @@ mod responses;
 mod serving;
 mod streaming;
 mod structured_outputs;
+mod token_in_token_out;
 mod tokenize;
 mod tool_call;
 mod tool_choice;
@@ -38,7 +39,8 @@ mod usage;
 mod warnings;
 
 pub use chat::{
-    ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
+    BatchChatCompletionRequest, ChatCompletionRequest, ChatCompletionResponse,
+    ChatCompletionResponseChoice, ChatMessage,
 };
 pub use check::{CheckError, CheckRequest, CheckResponse};
 pub use chunk::{
@@ -61,6 +63,10 @@ pub use request::{CommonFields, StreamOptions};
 pub use responses::ResponsesRequest;
 pub use serving::{ChatSettings, OpenAIServing, RequestContext};
 pub use streaming::{EventStream, Piece};
+pub use token_in_token_out::{
+    TokenGenerateChoice, TokenGenerateRequest, TokenGenerateResponse, TokenGenerateStreamResponse,
+    TokenLogprob, TokenLogprobs, TokenLogprobsContent,
+};
 pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_choice::ToolChoice;

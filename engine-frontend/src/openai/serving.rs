@@ -1,6 +1,7 @@
 //! Answers API requests with an engine.
 
 mod chat;
+mod tokens;
 mod unread;
 
 use std::path::{Path, PathBuf};
@@ -218,10 +219,22 @@ impl OpenAIServing {
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
     ) -> Result<Vec<RequestOutput>, ServingError> {
-        let streams = self.start(requests, context).await?;
+        let outputs = self.generate_each(requests, context).await;
+        outputs.map_err(|(_, error)| error)
+    }
+
+    /// The same; the error has the index of its request. What is refused before any starts has 0.
+    pub(crate) async fn generate_each(
+        &self,
+        requests: Vec<GenerateRequest>,
+        context: &RequestContext,
+    ) -> Result<Vec<RequestOutput>, (usize, ServingError)> {
+        let streams = self.start(requests, context).await;
+        let streams = streams.map_err(|error| (0, error))?;
         let mut outputs = Vec::with_capacity(streams.len());
-        for stream in streams {
-            outputs.push(stream.collect().await?);
+        for (i, stream) in streams.into_iter().enumerate() {
+            let output = stream.collect().await;
+            outputs.push(output.map_err(|error| (i, error.into()))?);
         }
         Ok(outputs)
     }

@@ -2,6 +2,7 @@
 
 mod chat;
 mod completion;
+mod tokens;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,12 +16,14 @@ use super::completion::CompletionRequest;
 use super::error::{ErrorResponse, ServingError};
 use super::request::CommonFields;
 use super::serving::{OpenAIServing, RequestContext, request_id};
+use super::token_in_token_out::{TokenGenerateRequest, serving_error_in_own_words};
 use super::usage::UsageInfo;
 use crate::async_llm::RequestStream;
 use crate::error::GenerateError;
 use crate::outputs::RequestOutput;
 use chat::ChatPieces;
 use completion::CompletionPieces;
+use tokens::TokenPieces;
 
 /// A piece of a streamed answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,7 +203,7 @@ impl OpenAIServing {
     ) -> Result<EventStream, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
-        let role = self.response_role(&request);
+        let role = self.response_role(&request, &request.messages);
         let (request, generate, openings) = self.chat_generate_request(request, &id).await?;
         let constrained = generate.sampling_params.structured_outputs.is_some();
         let streams = self.start(vec![generate], context).await?;
@@ -213,6 +216,25 @@ impl OpenAIServing {
             self.engine().tokenizer().clone(),
         );
         EventStream::begin(streams, constrained, Box::new(pieces)).await
+    }
+
+    /// Answers a request of token ids in pieces, under the same terms.
+    ///
+    /// # Errors
+    /// The request is wrong, names another model, or has no answer.
+    pub async fn stream_tokens(
+        &self,
+        request: TokenGenerateRequest,
+        context: &RequestContext,
+    ) -> Result<EventStream, ServingError> {
+        let (request, generate) = self.token_generate_request(request, context)?;
+        let constrained = request.common.constraint.is_some();
+        let head = self.head(generate.request_id.clone(), context, &request.common);
+        let streams = self.start(vec![generate], context).await;
+        let streams = streams.map_err(serving_error_in_own_words)?;
+        let pieces = TokenPieces::new(head, request);
+        let stream = EventStream::begin(streams, constrained, Box::new(pieces)).await;
+        stream.map_err(serving_error_in_own_words)
     }
 
     fn head(&self, id: String, context: &RequestContext, common: &CommonFields) -> Head {

@@ -40,8 +40,9 @@ impl Warnings {
         self.num_more += num_more;
     }
 
-    /// Adds others.
-    pub(crate) fn extend(&mut self, others: Self) {
+    /// Adds others, but for those that are there already.
+    pub(crate) fn extend(&mut self, mut others: Self) {
+        others.named.retain(|warning| !self.named.contains(warning));
         let left = MAX_WARNINGS.saturating_sub(self.named.len());
         self.num_more += others.num_more + others.named.len().saturating_sub(left);
         self.named.extend(others.named.into_iter().take(left));

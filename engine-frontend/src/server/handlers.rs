@@ -27,8 +27,9 @@ use super::state::{AppState, LoadGuard, unix_time};
 use super::traces::extract_trace_headers;
 use crate::error::ValidationError;
 use crate::openai::{
-    ChatCompletionRequest, CheckRequest, CommonFields, CompletionRequest, DetokenizeRequest,
-    RequestContext, ResponsesRequest, ServingError, StreamOptions, TokenizeRequest, Warnings,
+    BatchChatCompletionRequest, ChatCompletionRequest, CheckRequest, CommonFields,
+    CompletionRequest, DetokenizeRequest, RequestContext, ResponsesRequest, ServingError,
+    StreamOptions, TokenGenerateRequest, TokenizeRequest, Warnings,
 };
 use crate::supervisor::CoreHealth;
 
@@ -88,6 +89,31 @@ pub(super) async fn chat_completions(
     Ok(with_warnings(held_json(answer, share)?, warnings))
 }
 
+/// `POST /v1/chat/completions/batch`.
+pub(super) async fn batch_chat_completions(
+    State(app): App,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let call = Call::begin(&app, &request);
+    let read = match app.args.strict_requests {
+        true => BatchChatCompletionRequest::from_json_strict,
+        false => BatchChatCompletionRequest::from_json,
+    };
+    let (mut request, mut share) = call.json(request, read).await?;
+    if let Some(refusal) = call.count_answers(request.conversations.len()) {
+        return Ok(refusal);
+    }
+    if !share.grow(request.num_repeated_bytes() as u64) {
+        return Err(no_memory(&share));
+    }
+    call.apply_flags(&mut request.shared.common);
+    app.serving.warn_of_unread_in_batch(&mut request);
+    let warnings = call.warn(&request.shared.common.warnings);
+    let answer = (app.serving).create_batch_chat_completion(request, &call.context);
+    let answer = call.within_deadline(answer).await?;
+    Ok(with_warnings(held_json(answer, share)?, warnings))
+}
+
 /// `POST /v1/responses`.
 pub(super) async fn responses(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
@@ -109,6 +135,29 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
         return Ok(with_warnings(call.stream(stream, share), warnings));
     }
     let answer = app.serving.create_response(request, &call.context);
+    let answer = call.within_deadline(answer).await?;
+    Ok(with_warnings(held_json(answer, share)?, warnings))
+}
+
+/// `POST /inference/v1/generate`.
+pub(super) async fn generate(State(app): App, request: Request) -> Result<Response, ApiError> {
+    let call = Call::begin(&app, &request);
+    let read = match app.args.strict_requests {
+        true => TokenGenerateRequest::from_json_strict,
+        false => TokenGenerateRequest::from_json,
+    };
+    let (mut request, share) = call.json(request, read).await?;
+    if let Some(refusal) = call.count_answers(request.common.n.unwrap_or(1) as usize) {
+        return Ok(refusal);
+    }
+    call.apply_flags(&mut request.common);
+    let warnings = call.warn(&request.common.warnings);
+    if request.common.stream {
+        let stream = app.serving.stream_tokens(request, &call.context);
+        let stream = call.within_deadline(stream).await?;
+        return Ok(with_warnings(call.stream(stream, share), warnings));
+    }
+    let answer = app.serving.create_tokens(request, &call.context);
     let answer = call.within_deadline(answer).await?;
     Ok(with_warnings(held_json(answer, share)?, warnings))
 }

@@ -22,11 +22,16 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route("/v1/models/{*model}", get(handlers::model))
         .route("/v1/completions", post(handlers::completions))
         .route("/v1/chat/completions", post(handlers::chat_completions))
+        .route(
+            "/v1/chat/completions/batch",
+            post(handlers::batch_chat_completions),
+        )
         .route("/v1/responses", post(handlers::responses))
         .route(anthropic::MESSAGES, post(anthropic::messages))
         .route(anthropic::COUNT_TOKENS, post(anthropic::count_tokens))
         .route(decisions::DECISIONS, post(decisions::decisions))
         .route(decisions::SYSTEM_ONE, post(decisions::system_one))
+        .route("/inference/v1/generate", post(handlers::generate))
         .route("/formwork/v1/check", post(handlers::check))
         .route("/tokenize", post(handlers::tokenize))
         .route("/detokenize", post(handlers::detokenize))

@@ -27,6 +27,7 @@ const FIELDS: &[(&str, &[&str])] = &[
             "[{\"role\": \"user\", \"content\": \"Hi\"}]",
             "[{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}, {\"role\": \"user\", \"content\": \"b\"}]",
             "[{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, {\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"2\"}]",
+            "[[{\"role\": \"user\", \"content\": \"TEXT\"}], [{\"role\": \"user\", \"content\": \"Hi\"}]]",
             "[]",
         ],
     ),
@@ -51,6 +52,18 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("state", &["\"TEXT\"", "{\"a\": [1]}"]),
     ("instructions", &["\"Be short\""]),
     ("tokens", &["[NUMBERS]", "[1, 2, 3]", "[4095]", "[4096]"]),
+    ("token_ids", &["[NUMBERS]", "[1, 2, 3]", "[4095]", "[4096]"]),
+    (
+        "sampling_params",
+        &[
+            "{}",
+            "{\"max_tokens\": 4, \"logprobs\": 2}",
+            "{\"n\": 2, \"stop_token_ids\": [NUMBERS]}",
+            "{\"structured_outputs\": {\"json\": SCHEMA}}",
+        ],
+    ),
+    ("output_mode", &["\"tokens\"", "\"text\""]),
+    ("reasoning_ended", &["true", "false"]),
     ("max_tokens", &["0", "1", "2", "16", "2048"]),
     ("max_completion_tokens", &["2", "16"]),
     ("max_output_tokens", &["2", "16"]),
@@ -184,9 +197,11 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("previous_response_id", &["\"resp_1\""]),
 ];
 
-const POST_ROUTES: [(&str, &[&str]); 12] = [
+const POST_ROUTES: [(&str, &[&str]); 14] = [
     ("/v1/completions", &["prompt"]),
     ("/v1/chat/completions", &["messages"]),
+    ("/v1/chat/completions/batch", &["messages"]),
+    ("/inference/v1/generate", &["token_ids", "sampling_params"]),
     ("/v1/responses", &["input"]),
     ("/v1/messages", &["messages", "max_tokens"]),
     ("/v1/messages/count_tokens", &["messages"]),

@@ -115,16 +115,18 @@ fn buckets_of_lengths_end_at_the_context() {
 }
 
 /// All routes of a server.
-const ROUTES: [&str; 21] = [
+const ROUTES: [&str; 23] = [
     "/v1/models",
     "/v1/models/{*model}",
     "/v1/completions",
     "/v1/chat/completions",
+    "/v1/chat/completions/batch",
     "/v1/responses",
     "/v1/messages",
     "/v1/messages/count_tokens",
     "/v1/decisions",
     "/v1/systemone",
+    "/inference/v1/generate",
     "/tokenize",
     "/detokenize",
     "/health",

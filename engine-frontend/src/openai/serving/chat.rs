@@ -1,5 +1,7 @@
 //! Conversations: a chat request's answer as a whole, and what the server decides for all of them.
 
+use std::mem;
+
 use protocol::FinishReason;
 use serde_json::{Map, Value};
 use structured_output::CancelFlag;
@@ -9,7 +11,8 @@ use super::{OpenAIServing, RequestContext, request_id, stop_reason};
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 use crate::openai::chat::{
-    ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
+    BatchChatCompletionRequest, ChatCompletionRequest, ChatCompletionResponse,
+    ChatCompletionResponseChoice, ChatMessage,
 };
 use crate::openai::error::ServingError;
 use crate::openai::logprobs::{ChatCompletionLogProbs, prompt_logprobs};
@@ -60,14 +63,64 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn create_chat_completion(
         &self,
+        mut request: ChatCompletionRequest,
+        context: &RequestContext,
+    ) -> Result<ChatCompletionResponse, ServingError> {
+        let conversation = mem::take(&mut request.messages);
+        self.answer_conversations(request, vec![conversation], context)
+            .await
+    }
+
+    /// Answers several conversations, with one choice for each.
+    ///
+    /// # Errors
+    /// The request is wrong, names another model, or has no answer. What is wrong with a conversation names it by its
+    /// index.
+    pub async fn create_batch_chat_completion(
+        &self,
+        request: BatchChatCompletionRequest,
+        context: &RequestContext,
+    ) -> Result<ChatCompletionResponse, ServingError> {
+        self.answer_conversations(request.shared, request.conversations, context)
+            .await
+    }
+
+    /// Adds warnings about parts of a request that its chat template doesn't read, once for all conversations.
+    pub fn warn_of_unread_in_batch(&self, request: &mut BatchChatCompletionRequest) {
+        let shared = &mut request.shared;
+        for (i, conversation) in request.conversations.iter_mut().enumerate() {
+            mem::swap(&mut shared.messages, conversation);
+            let mut unread = self.unread(shared);
+            mem::swap(&mut shared.messages, conversation);
+            unread.rename(|field| match field.strip_prefix("messages") {
+                Some(place) => format!("messages[{i}]{place}"),
+                None => field.to_owned(),
+            });
+            shared.common.warnings.extend(unread);
+        }
+    }
+
+    /// One prompt and its answers for each conversation. `request` has all but their messages.
+    async fn answer_conversations(
+        &self,
         request: ChatCompletionRequest,
+        conversations: Vec<Vec<Value>>,
         context: &RequestContext,
     ) -> Result<ChatCompletionResponse, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
-        let role = self.response_role(&request);
+        let roles: Vec<String> = (conversations.iter())
+            .map(|messages| self.response_role(&request, messages))
+            .collect();
+        let is_one = conversations.len() == 1;
         let (request, generate, openings) = self.chat_generate_request(request, &id).await?;
-        let outputs = self.generate(vec![generate], context).await?;
+        let requests = generate_requests(generate, conversations);
+        let outputs = self.generate_each(requests, context).await;
+        let outputs = outputs.map_err(|(i, error)| match i {
+            // The first may have failed for what all share.
+            0 => error,
+            i => error.within(&format!("messages[{i}]")),
+        })?;
         let usage = self.usage(&outputs);
         let mut response = ChatCompletionResponse {
             id,
@@ -83,15 +136,17 @@ impl OpenAIServing {
         };
         let size = outputs.iter().map(RequestOutput::num_bytes).sum();
         let tokenizer = self.engine.tokenizer().clone();
+        let n = request.common.n.unwrap_or(1);
         let fill = move |_: &CancelFlag| {
-            for output in outputs {
-                if request.common.return_token_ids {
+            for ((i, output), role) in (0..).zip(outputs).zip(&roles) {
+                if request.common.return_token_ids && is_one {
                     response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
                 }
                 response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
-                for completion in output.outputs {
+                for mut completion in output.outputs {
+                    completion.index += i * n;
                     let openings = openings.as_ref();
-                    let choice = chat_choice(&request, &tokenizer, &role, openings, completion);
+                    let choice = chat_choice(&request, &tokenizer, role, openings, completion);
                     response.choices.push(choice);
                 }
             }
@@ -103,12 +158,13 @@ impl OpenAIServing {
         Ok(self.engine.run_aside(size, fill).await?)
     }
 
-    /// The role of the answer. One that goes on has its message's.
-    pub(in crate::openai) fn response_role(&self, request: &ChatCompletionRequest) -> String {
-        let last = request
-            .messages
-            .last()
-            .and_then(|m| m.get("role")?.as_str());
+    /// The role of the answer to a conversation. One that goes on has its message's.
+    pub(in crate::openai) fn response_role(
+        &self,
+        request: &ChatCompletionRequest,
+        messages: &[Value],
+    ) -> String {
+        let last = messages.last().and_then(|m| m.get("role")?.as_str());
         match last {
             Some(role) if !request.add_generation_prompt => role.to_owned(),
             _ => self.chat.response_role.clone(),
@@ -196,6 +252,34 @@ impl OpenAIServing {
         self.bound_thinking(&mut generate);
         Ok((request, generate, openings))
     }
+}
+
+/// The engine's requests, one per conversation, with the ids `{id}-{i}` where there are several. `generate` is a
+/// request without messages.
+fn generate_requests(
+    mut generate: GenerateRequest,
+    conversations: Vec<Vec<Value>>,
+) -> Vec<GenerateRequest> {
+    let set_messages = |generate: &mut GenerateRequest, conversation| {
+        if let Prompt::Chat(chat) = &mut generate.prompt {
+            chat.messages = conversation;
+        }
+    };
+    let mut conversations = conversations;
+    if conversations.len() == 1 {
+        set_messages(&mut generate, conversations.swap_remove(0));
+        return vec![generate];
+    }
+    let of_conversation = |(i, conversation)| {
+        let mut generate = generate.clone();
+        generate.request_id = format!("{}-{i}", generate.request_id);
+        generate.prompt_field = Some(format!("messages[{i}]"));
+        set_messages(&mut generate, conversation);
+        generate
+    };
+    (conversations.into_iter().enumerate())
+        .map(of_conversation)
+        .collect()
 }
 
 fn chat_choice(

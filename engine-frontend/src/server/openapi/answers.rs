@@ -271,7 +271,7 @@ pub(super) fn answer(name: &str, required: &[&str], parts: &[Value]) -> (String,
     (name.to_owned(), schema)
 }
 
-fn or_null(schema: Value) -> Value {
+pub(super) fn or_null(schema: Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 

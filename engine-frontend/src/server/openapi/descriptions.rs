@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{anthropic, decisions};
+use super::{anthropic, decisions, tokens};
 
 /// A field, or a path that ends in it, and what it is.
 pub(super) type Description = (&'static str, &'static str);
@@ -26,6 +26,7 @@ pub(super) fn find(path: &str) -> Option<&'static Description> {
             .chain(ANSWERS)
             .chain(anthropic::DESCRIPTIONS)
             .chain(decisions::DESCRIPTIONS)
+            .chain(tokens::DESCRIPTIONS)
             .find(|(field, _)| *field == rest);
         if line.is_some() {
             return line;
@@ -323,8 +324,25 @@ pub(super) const REQUESTS: &[Description] = &[
     // Of chat.
     ("messages", "The conversation so far."),
     (
+        "BatchChatCompletionRequest.messages",
+        "Conversations. The answer has one choice for each, in their order.",
+    ),
+    (
+        "BatchChatCompletionRequest.n",
+        "One answer to each conversation.",
+    ),
+    ("BatchChatCompletionRequest.stream", "false only."),
+    (
+        "BatchChatCompletionRequest.tool_choice",
+        "none only: no tools.",
+    ),
+    (
         "ChatCompletionRequest.logprobs",
         "Adds the logprobs of the answer's tokens. Default false.",
+    ),
+    (
+        "BatchChatCompletionRequest.logprobs",
+        "Adds the logprobs of the answers' tokens. Default false.",
     ),
     (
         "TokenizeRequest.logprobs",

@@ -11,6 +11,7 @@ mod descriptions;
 mod requests;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use std::sync::OnceLock;
 
@@ -43,6 +44,7 @@ pub(super) fn document() -> Value {
     let mut schemas = requests::schemas();
     schemas.extend(anthropic::schemas(&requests::chat()));
     schemas.extend(decisions::schemas());
+    schemas.extend(tokens::schemas());
     schemas.extend(answers::schemas());
     descriptions::describe(&mut schemas);
     json!({
@@ -57,6 +59,10 @@ pub(super) fn document() -> Value {
             "/v1/chat/completions": post(
                 "create_chat_completion", "Answer a conversation",
                 "ChatCompletionRequest", "ChatCompletionResponse", true,
+            ),
+            "/v1/chat/completions/batch": post(
+                "create_batch_chat_completion", "Answer several conversations",
+                "BatchChatCompletionRequest", "ChatCompletionResponse", false,
             ),
             "/v1/completions": post(
                 "create_completion", "Continue a text",
@@ -81,6 +87,9 @@ pub(super) fn document() -> Value {
             "/v1/systemone": post(
                 "create_system_one_decision", "The same in the words of TypeSafe's System One API",
                 "SystemOneRequest", "SystemOneResponse", false,
+            ),
+            "/inference/v1/generate": post(
+                "generate", "Token ids in, token ids out", "GenerateRequest", "GenerateResponse", true,
             ),
             "/formwork/v1/check": post(
                 "check_constraint", "What a constraint says, and how far a text fits it",

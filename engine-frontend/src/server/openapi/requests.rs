@@ -59,6 +59,11 @@ pub(super) fn schemas() -> Map<String, Value> {
         "prompt": {"type": "string"}, "return_token_strs": {"type": "boolean"},
     })));
     Map::from_iter([
+        request(
+            "BatchChatCompletionRequest",
+            &["messages"],
+            batch(chat.clone()),
+        ),
         request("ChatCompletionRequest", &["messages"], chat),
         request("CompletionRequest", &["prompt"], completion),
         request("ResponsesRequest", &["input"], responses),
@@ -82,6 +87,28 @@ pub(super) fn schemas() -> Map<String, Value> {
 pub(super) fn chat() -> Map<String, Value> {
     let mut chat = common();
     chat.extend(chat_fields());
+    chat
+}
+
+/// The fields of a request of several conversations: those of a chat request, but for what is of one.
+fn batch(mut chat: Map<String, Value>) -> Map<String, Value> {
+    for name in [
+        "tools",
+        "tool_strictness",
+        "parallel_tool_calls",
+        "prompt_logprobs",
+        "stream_options",
+        "stream_interval",
+    ] {
+        chat.remove(name);
+    }
+    let conversation = json!({
+        "type": "array", "minItems": 1, "items": component("ChatMessageParam"),
+    });
+    chat.extend(fields(json!({
+        "messages": {"type": "array", "minItems": 1, "maxItems": 1024, "items": conversation},
+        "n": {"const": 1}, "stream": {"const": false}, "tool_choice": {"const": "none"},
+    })));
     chat
 }
 
@@ -117,7 +144,7 @@ pub(super) fn count() -> Value {
 }
 
 /// What completions and chat completions have in common.
-fn common() -> Map<String, Value> {
+pub(super) fn common() -> Map<String, Value> {
     let mut common = sampling();
     common.extend(sampling_of_tokens());
     common.extend(shared());

@@ -1,12 +1,12 @@
 use serde_json::{Value, json};
 
 use super::descriptions::{self, ANSWERS, REQUESTS};
-use super::{anthropic, decisions, document};
+use super::{anthropic, decisions, document, tokens};
 use crate::anthropic::{AnthropicCountTokensRequest, AnthropicMessagesRequest};
 use crate::decisions::{OPENAI, SYSTEM_ONE};
 use crate::openai::{
-    ChatCompletionRequest, CheckRequest, CompletionRequest, DetokenizeRequest, ResponsesRequest,
-    TokenizeRequest,
+    BatchChatCompletionRequest, ChatCompletionRequest, CheckRequest, CompletionRequest,
+    DetokenizeRequest, ResponsesRequest, TokenGenerateRequest, TokenizeRequest,
 };
 
 fn properties(component: &str) -> Vec<String> {
@@ -23,6 +23,11 @@ fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)
         "CompletionRequest" | "TokenizeRequest" => json!({"prompt": "a"}),
         "ResponsesRequest" => json!({"input": "a"}),
         "DetokenizeRequest" => json!({"tokens": [1]}),
+        "BatchChatCompletionRequest" => {
+            json!({"messages": [[{"role": "user", "content": "a"}]]})
+        }
+        "GenerateRequest" => json!({"token_ids": [1], "sampling_params": {}}),
+        "SamplingParams" => json!({}),
         "DecisionRequest" => json!({"input": "a", "questions": [predicate]}),
         "SystemOneRequest" => json!({"state": "a", "questions": {"q": {"type": "noul"}}}),
         "CheckRequest" => json!({"guided_regex": "a"}),
@@ -37,6 +42,12 @@ fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)
         "TokenizeRequest" => TokenizeRequest::from_json(body).err(),
         "ResponsesRequest" => ResponsesRequest::from_json(body).err(),
         "DetokenizeRequest" => DetokenizeRequest::from_json(body).err(),
+        "BatchChatCompletionRequest" => BatchChatCompletionRequest::from_json(body).err(),
+        "GenerateRequest" => TokenGenerateRequest::from_json(body).err(),
+        "SamplingParams" => {
+            let body = json!({"token_ids": [1], "sampling_params": body});
+            TokenGenerateRequest::from_json(body).err()
+        }
         "DecisionRequest" => (OPENAI.read)(body).err(),
         "SystemOneRequest" => (SYSTEM_ONE.read)(body).err(),
         "CheckRequest" => CheckRequest::from_json(body).err(),
@@ -59,13 +70,18 @@ fn every_documented_field_is_known() {
         "AnthropicCountTokensRequest",
         "DecisionRequest",
         "SystemOneRequest",
+        "BatchChatCompletionRequest",
+        "GenerateRequest",
+        "SamplingParams",
     ] {
         for field in properties(component) {
             // Of no field's type.
             let fault = fault(component, &field, &json!([{"\u{0}": [[]]}]));
-            let unknown = format!("unknown field {field};");
             if let Some((_, message)) = fault {
-                assert!(!message.contains(&unknown), "{component}: {message}");
+                let is_unknown = ["", "sampling_params."]
+                    .iter()
+                    .any(|prefix| message.contains(&format!("unknown field {prefix}{field};")));
+                assert!(!is_unknown, "{component}: {message}");
             }
         }
     }
@@ -76,6 +92,8 @@ fn every_documented_field_is_known() {
         "AnthropicMessagesRequest",
         "DecisionRequest",
         "SystemOneRequest",
+        "BatchChatCompletionRequest",
+        "GenerateRequest",
     ] {
         let (parameter, message) = fault(component, "nonsense", &json!(1)).unwrap();
         assert_eq!(parameter, "nonsense");
@@ -149,7 +167,8 @@ fn every_field_is_described_and_every_description_is_used() {
         .iter()
         .chain(ANSWERS)
         .chain(anthropic::DESCRIPTIONS)
-        .chain(decisions::DESCRIPTIONS);
+        .chain(decisions::DESCRIPTIONS)
+        .chain(tokens::DESCRIPTIONS);
     let lines = lines.map(|(key, _)| *key);
     let unused: Vec<_> = lines.filter(|key| !used.contains(key)).collect();
     assert_eq!(unused, Vec::<&str>::new(), "descriptions of no field");

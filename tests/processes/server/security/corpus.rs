@@ -7,8 +7,8 @@ use super::random::Random;
 use super::values::{Shape, value};
 
 use Shape::{
-    Bias, Choice, Constraint, Flag, Format, Grammar, IdLists, Ids, Logprobs, Messages, Nest,
-    Number, Object, Regex, Schema, Strings, Template, Text, ToolChoice, Tools,
+    Bias, Choice, Constraint, Conversations, Flag, Format, Grammar, IdLists, Ids, Logprobs,
+    Messages, Nest, Number, Object, Regex, Schema, Strings, Template, Text, ToolChoice, Tools,
 };
 
 /// One request, as it goes over the wire.
@@ -156,6 +156,26 @@ const OF_CHECK: &[(&str, Shape)] = &[
     ("tools", Tools),
     ("text", Text),
 ];
+const OF_BATCH: &[(&str, Shape)] = &[
+    ("messages", Conversations),
+    ("messages", Conversations),
+    ("messages", Nest),
+    ("chat_template", Template),
+    ("chat_template_kwargs", Object),
+    ("chat_template_kwargs", Nest),
+    ("documents", Nest),
+    ("logprobs", Flag),
+];
+const OF_GENERATE: &[(&str, Shape)] = &[
+    ("token_ids", Ids),
+    ("token_ids", Ids),
+    ("token_ids", IdLists),
+    ("sampling_params", Object),
+    ("sampling_params", Nest),
+    ("cache_salt", Text),
+    ("return_token_ids", Flag),
+    ("stream", Flag),
+];
 const OF_DETOKENIZE: &[(&str, Shape)] = &[("tokens", Ids), ("tokens", Ids), ("model", Text)];
 
 const PATHS: &[&str] = &[
@@ -185,7 +205,12 @@ pub(super) fn case(number: u64, key: &str) -> Case {
         19 => posted("/tokenize", &[OF_TOKENIZED_CHAT], key, random),
         20 => posted("/detokenize", &[OF_DETOKENIZE], key, random),
         21 => raw_body(key, random),
-        22 => match number % 4 {
+        22 => match number % 6 {
+            4 => {
+                let path = "/v1/chat/completions/batch";
+                posted(path, &[COMMON, OF_BATCH], key, random)
+            }
+            5 => posted("/inference/v1/generate", &[OF_GENERATE], key, random),
             0 => posted("/v1/messages/count_tokens", &[OF_MESSAGES], key, random),
             _ => posted("/v1/messages", &[COMMON, OF_MESSAGES], key, random),
         },
@@ -202,6 +227,13 @@ fn base(path: &str, fields: &[&[(&str, Shape)]]) -> Value {
         }
         "/v1/responses" => json!({"input": "Hi", "max_output_tokens": 2}),
         "/formwork/v1/check" => json!({"text": "a"}),
+        "/v1/chat/completions/batch" => {
+            let conversation = json!([{"role": "user", "content": "Hi"}]);
+            json!({"messages": [conversation, conversation], "max_tokens": 2})
+        }
+        "/inference/v1/generate" => {
+            json!({"token_ids": [1], "sampling_params": {"max_tokens": 2}})
+        }
         "/detokenize" => json!({"tokens": [1]}),
         _ if fields == [OF_TOKENIZED_CHAT] => {
             json!({"messages": [{"role": "user", "content": "Hi"}]})

@@ -21,6 +21,8 @@ pub(super) enum Shape {
     Constraint,
     Format,
     Messages,
+    /// Not among the shapes that stand in for others.
+    Conversations,
     Tools,
     ToolChoice,
     Template,
@@ -30,8 +32,8 @@ pub(super) enum Shape {
 }
 
 use Shape::{
-    Bias, Choice, Constraint, Flag, Format, Grammar, IdLists, Ids, Logprobs, Messages, Nest,
-    Number, Object, Regex, Schema, Strings, Template, Text, ToolChoice, Tools,
+    Bias, Choice, Constraint, Conversations, Flag, Format, Grammar, IdLists, Ids, Logprobs,
+    Messages, Nest, Number, Object, Regex, Schema, Strings, Template, Text, ToolChoice, Tools,
 };
 
 const ALL: [Shape; 20] = [
@@ -82,6 +84,10 @@ fn shaped(shape: Shape, random: &mut Random, size: usize) -> Value {
             json!({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
         }
         Messages => messages(random, size),
+        Conversations => {
+            let count = (*random.one_of(&[1, 3, 100, 1024])).min(size / 40 + 1);
+            vec![messages(random, size / count); count].into()
+        }
         Tools => tools(random, size),
         ToolChoice => random
             .one_of(&[
