@@ -105,9 +105,9 @@ impl Event {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        match (self.device.engine(), &self.steps) {
-            (Engine::Driver(driver), Steps::Driver(graph)) => driver.destroy_graph(graph),
-            _ => {}
+        if let (Engine::Driver(driver), Steps::Driver(graph)) = (self.device.engine(), &self.steps)
+        {
+            driver.destroy_graph(graph);
         }
     }
 }
