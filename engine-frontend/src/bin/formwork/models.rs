@@ -127,9 +127,9 @@ mod tests {
         ];
         assert_eq!(
             table(&models),
-            "NAME      REVISION                 SIZE  PATH\n\
-             o/n       main, v1 (01234567)  1.00 GiB  /c\n\
-             org/name  01234567, incomplete      5 B  /c\n"
+            "NAME      REVISION                  SIZE  PATH\n\
+             o/n       main, v1 (01234567)   1.00 GiB  /c\n\
+             org/name  01234567, incomplete       5 B  /c\n"
         );
         let begun = CachedRevision {
             commit: None,
