@@ -397,9 +397,14 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
             "'--tool-call-parser <NAME>': must be one of auto, hermes",
         ),
         (
-            &["serve", "--gpu-memory-utilization=0.9"],
+            &["serve", "--gpu-memory-utilization=1.5"],
             2,
-            "use --kv-cache-memory-bytes",
+            "must be more than 0 and at most 1",
+        ),
+        (
+            &["serve", "--ctx-size=4096"],
+            2,
+            "Here, use --max-model-len",
         ),
         (&["serve", "--config", nowhere], 1, "can't read --config"),
         (&["serve", "--port", "0", nowhere], 1, "no model at"),
