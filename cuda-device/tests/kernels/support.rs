@@ -75,34 +75,20 @@ pub(crate) fn upload_bytes(device: &Device, bytes: &[u8]) -> Buffer {
     buffer
 }
 
+fn upload_words(device: &Device, words: impl Iterator<Item = [u8; 4]>) -> Buffer {
+    upload_bytes(device, &words.flatten().collect::<Vec<u8>>())
+}
+
 pub(crate) fn upload(device: &Device, values: &[f32]) -> Buffer {
-    upload_bytes(
-        device,
-        &values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect::<Vec<_>>(),
-    )
+    upload_words(device, values.iter().map(|value| value.to_le_bytes()))
 }
 
 pub(crate) fn upload_u32(device: &Device, values: &[u32]) -> Buffer {
-    upload_bytes(
-        device,
-        &values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect::<Vec<_>>(),
-    )
+    upload_words(device, values.iter().map(|value| value.to_le_bytes()))
 }
 
 pub(crate) fn upload_i32(device: &Device, values: &[i32]) -> Buffer {
-    upload_bytes(
-        device,
-        &values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect::<Vec<_>>(),
-    )
+    upload_words(device, values.iter().map(|value| value.to_le_bytes()))
 }
 
 fn words(device: &Device, buffer: &Buffer, count: usize) -> Vec<[u8; 4]> {

@@ -344,3 +344,11 @@ pub(crate) trait Backend: Send + Sized + 'static {
         logits: &mut [f32],
     ) -> Result<(), ModelError>;
 }
+
+/// The decoder reserves before it runs; this is what a caller that doesn't would see.
+fn not_reserved() -> ModelError {
+    ModelError::Input {
+        field: "limits",
+        problem: "must be reserved before a step".to_owned(),
+    }
+}

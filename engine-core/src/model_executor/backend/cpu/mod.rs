@@ -90,7 +90,9 @@ use self::panels::PANEL_WIDTH;
 use self::query_tiles::QueryTile;
 use self::simd::{LANES, SimdLevel};
 pub(crate) use self::weight_cache::WeightCache;
-use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds};
+use super::{
+    AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds, not_reserved,
+};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
@@ -192,14 +194,6 @@ impl<F: Format> CpuBackend<F> {
 
     fn step(&self) -> Result<&StepBuffers, ModelError> {
         self.step.as_ref().ok_or_else(not_reserved)
-    }
-}
-
-/// The decoder reserves before it runs; this is what a caller that doesn't would see.
-fn not_reserved() -> ModelError {
-    ModelError::Input {
-        field: "limits",
-        problem: "must be reserved before a step".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cuda_device::{Buffer, Device};
+use cuda_device::{Buffer, Device, Masks};
 
 use crate::model_executor::Bitmask;
 use crate::model_executor::error::ModelError;
@@ -51,17 +51,14 @@ impl MaskPool {
         })
     }
 
-    /// The slots' words, `[num_slots, num_words]`.
-    pub(super) fn words(&self) -> &Buffer {
-        &self.words
-    }
-
-    pub(super) fn num_slots(&self) -> usize {
-        self.slots.len()
-    }
-
-    pub(super) fn num_words(&self) -> usize {
-        self.num_words
+    /// The masks of rows whose slots are in `slots` on the device.
+    pub(super) fn masks<'a>(&'a self, slots: &'a Buffer) -> Masks<'a> {
+        Masks {
+            pool: &self.words,
+            num_slots: self.slots.len(),
+            words: self.num_words,
+            slots,
+        }
     }
 
     /// The slot of each of `num_rows` rows, -1 where it has no mask. What is not there is uploaded.

@@ -15,15 +15,16 @@ mod step;
 use std::ops::Range;
 
 use cuda_device::{
-    Act, Buffer, Device, DeviceError, Heads, KvCache, KvFormat, Masks, Matrix, MatrixUpload,
-    Paging, QkNorm, Rotary, Routing, Scores, Slots, ThreadOrder, Vector,
-    WeightFormat as DeviceFormat,
+    Act, Buffer, Device, DeviceError, Heads, KvCache, KvFormat, Matrix, MatrixUpload, Paging,
+    QkNorm, Rotary, Routing, Scores, Slots, ThreadOrder, Vector, WeightFormat as DeviceFormat,
 };
 
 use self::graphs::Graphs;
 use self::mask_pool::{MaskPool, NUM_SLOTS};
 use self::step::Step;
-use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds};
+use super::{
+    AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds, not_reserved,
+};
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::weights::{StoredDtype, StoredTensor, WeightFormat};
@@ -213,42 +214,6 @@ impl HeadBuffers {
     ) -> Result<(), ModelError> {
         let slots = self.masks.place(device, bitmasks, num_rows)?;
         Ok(device.upload(&mut self.slots, 0, bytes_of(&slots))?)
-    }
-
-    fn logits_and_masks(&mut self) -> (&mut Buffer, Masks<'_>) {
-        let masks = Masks {
-            pool: self.masks.words(),
-            num_slots: self.masks.num_slots(),
-            words: self.masks.num_words(),
-            slots: &self.slots,
-        };
-        (&mut self.logits, masks)
-    }
-
-    /// The token with the largest logit of each row, into `token_ids`.
-    fn argmax(
-        &mut self,
-        device: &Device,
-        rows: usize,
-        vocab_size: usize,
-        num_tokens: usize,
-    ) -> Result<(), ModelError> {
-        let masks = Masks {
-            pool: self.masks.words(),
-            num_slots: self.masks.num_slots(),
-            words: self.masks.num_words(),
-            slots: &self.slots,
-        };
-        let (logits, to) = (&self.logits, &mut self.token_ids);
-        Ok(device.masked_argmax(logits, rows, vocab_size, num_tokens, Some(masks), to)?)
-    }
-}
-
-/// The decoder reserves before it runs; this is what a caller that doesn't would see.
-fn not_reserved() -> ModelError {
-    ModelError::Input {
-        field: "limits",
-        problem: "must be reserved before a step".to_owned(),
     }
 }
 
@@ -620,8 +585,8 @@ impl Backend for CudaBackend {
         let buffers = self.compute_head(hidden, rows, head)?;
         if bitmasks.iter().any(Option::is_some) {
             buffers.place(&device, bitmasks, count)?;
-            let (logits, masks) = buffers.logits_and_masks();
-            device.mask_logits(logits, count, width, masks)?;
+            let masks = buffers.masks.masks(&buffers.slots);
+            device.mask_logits(&mut buffers.logits, count, width, masks)?;
         }
         Ok(device.download(&buffers.logits, 0, bytes_of_mut(logits))?)
     }
@@ -644,7 +609,9 @@ impl Backend for CudaBackend {
         let buffers = self.compute_head(hidden, rows, head)?;
         buffers.place(&device, bitmasks, count)?;
         let num_tokens = num_tokens.min(width);
-        buffers.argmax(&device, count, width, num_tokens)?;
+        let masks = Some(buffers.masks.masks(&buffers.slots));
+        let (logits, to) = (&buffers.logits, &mut buffers.token_ids);
+        device.masked_argmax(logits, count, width, num_tokens, masks, to)?;
         let mut found = vec![0_i32; count];
         device.download(&buffers.token_ids, 0, bytes_of_mut(&mut found))?;
         token_ids.clear();

@@ -91,16 +91,29 @@ impl Step {
             self.num_logits_rows = rows;
             self.longest = self.longest.next_power_of_two().max(LEAST_LONGEST);
         }
-        self.upload(device, List::InputIds, input.input_ids, 0)?;
-        self.upload(device, List::Positions, input.positions, 0)?;
-        // No cache has such a slot: nothing is written.
-        self.upload(device, List::SlotMapping, input.slot_mapping, u32::MAX)?;
-        self.upload(device, List::LogitsIndices, input.logits_indices, 0)?;
         let mut requests = Vec::with_capacity(self.num_tokens);
         for (request, rows) in input.query_start_loc.windows(2).enumerate() {
             requests.resize(rows[1] as usize, request as u32);
         }
-        self.upload(device, List::Requests, &requests, 0)?;
+        let (rows, logits_rows) = (self.num_tokens, self.num_logits_rows);
+        for (to, values, len, filling) in [
+            (&mut self.input_ids, input.input_ids, rows, 0),
+            (&mut self.positions, input.positions, rows, 0),
+            // No cache has such a slot: nothing is written.
+            (&mut self.slot_mapping, input.slot_mapping, rows, u32::MAX),
+            (&mut self.requests, &requests, rows, 0),
+            (
+                &mut self.logits_indices,
+                input.logits_indices,
+                logits_rows,
+                0,
+            ),
+        ] {
+            self.words.clear();
+            self.words.extend_from_slice(values);
+            self.words.resize(len, filling);
+            device.upload(to, 0, bytes_of(&self.words))?;
+        }
         self.words.clear();
         let blocks = self.longest.div_ceil(self.block_size);
         self.table_stride = blocks.clamp(1, self.block_table_stride.max(1));
@@ -112,34 +125,9 @@ impl Step {
         self.words.resize(self.num_requests * self.table_stride, 0);
         device.upload(&mut self.block_tables, 0, bytes_of(&self.words))?;
         Ok(is_decode.then_some(GraphKey {
-            rows,
+            rows: self.num_tokens,
             longest: self.longest,
         }))
-    }
-
-    /// Uploads a list with an entry for each row, filled up with `filling`.
-    fn upload(
-        &mut self,
-        device: &Device,
-        list: List,
-        values: &[u32],
-        filling: u32,
-    ) -> Result<(), ModelError> {
-        let len = match list {
-            List::LogitsIndices => self.num_logits_rows,
-            _ => self.num_tokens,
-        };
-        self.words.clear();
-        self.words.extend_from_slice(values);
-        self.words.resize(len, filling);
-        let to = match list {
-            List::InputIds => &mut self.input_ids,
-            List::Positions => &mut self.positions,
-            List::SlotMapping => &mut self.slot_mapping,
-            List::Requests => &mut self.requests,
-            List::LogitsIndices => &mut self.logits_indices,
-        };
-        Ok(device.upload(to, 0, bytes_of(&self.words))?)
     }
 
     /// Uploads rows that the host chose.
@@ -152,16 +140,6 @@ impl Step {
         self.words.extend(rows);
         Ok(device.upload(&mut self.chosen, 0, bytes_of(&self.words))?)
     }
-}
-
-/// The lists that have an entry for each row.
-#[derive(Clone, Copy)]
-enum List {
-    InputIds,
-    Positions,
-    SlotMapping,
-    Requests,
-    LogitsIndices,
 }
 
 /// Positions that a graph counts with at least, so that there are few.
