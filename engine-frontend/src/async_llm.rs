@@ -429,6 +429,7 @@ impl Inner {
                 inner: self.clone(),
                 queue: Arc::new(queue.with_usage(usage.clone())),
                 request_id: inputs.request.request_id.clone(),
+                num_prompt_tokens: inputs.request.prompt_token_ids.len(),
                 aggregate: is_delta,
                 finished: false,
             };

@@ -113,18 +113,6 @@ fn too_many(limit: &str, place: Option<&str>) -> String {
 }
 
 impl CompileError {
-    /// Whether it is of a limit on memory, and may name more of a schema than what fills it.
-    pub(crate) fn may_name_too_much(&self) -> bool {
-        match self {
-            Self::LimitExceeded { limit, place, .. } => match *limit {
-                "cache_bytes" => true,
-                "max_bytes" | "max_states" => place.as_deref() == Some("`#`"),
-                _ => false,
-            },
-            _ => false,
-        }
-    }
-
     /// A regex error at a byte offset of its pattern.
     pub(crate) fn regex(pattern: &str, offset: usize, message: String) -> Self {
         let (line, column) = line_and_column(pattern, offset);
@@ -192,6 +180,14 @@ pub enum MatcherError {
     )]
     StatesExhausted {
         /// Bytes for states.
+        max: usize,
+    },
+    /// The matcher's text needs more states than one may add to memory that others share: what
+    /// [`CompileBudget::max_bytes`](crate::CompileBudget::max_bytes) leaves beside the grammar, and 4 KiB more
+    /// with each accepted token.
+    #[error("the grammar needs more than {max} bytes of states here (limit `max_bytes`)")]
+    BytesExhausted {
+        /// The limit.
         max: usize,
     },
     /// The text can be read in too many ways at once.

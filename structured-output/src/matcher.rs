@@ -94,7 +94,9 @@ impl GrammarMatcher {
             },
             history: History::default(),
             renewals: Renewals::default(),
-            allowance: Allowance::default().with_max_call_steps(grammar.max_call_steps()),
+            allowance: Allowance::default()
+                .with_max_call_steps(grammar.max_call_steps())
+                .with_max_bytes(grammar.max_text_bytes()),
         }
     }
 
@@ -276,6 +278,7 @@ impl GrammarMatcher {
                 let step = AcceptedStep::Token(token_id);
                 self.history.push(Accepted { before, step });
                 self.place = place;
+                self.allowance.note_token();
                 Ok(true)
             }
             None => Ok(false),

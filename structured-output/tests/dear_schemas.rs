@@ -182,7 +182,15 @@ fn fixed_bounds_are_told_with_their_place() {
                     property_order: order,
                     ..JsonSchemaOptions::default()
                 };
-                let refused = compiler().compile_json_schema(&member.to_string(), &options);
+                let refused = compiler().compile_json_schema_with(
+                    &member.to_string(),
+                    &options,
+                    CompileBudget {
+                        max_bytes: 32 << 20,
+                        ..CompileBudget::default()
+                    },
+                    &CancelFlag::new(),
+                );
                 let refused = refused.unwrap_err();
                 assert_eq!(
                     refused.to_string(),
@@ -374,7 +382,7 @@ fn a_budget_that_ends_while_a_schema_is_compiled_names_it() {
     };
     for (budget, limit, max) in [
         (budget(500, 1 << 30, u64::MAX), "max_states", 500),
-        (budget(500_000, 150_000, u64::MAX), "max_bytes", 150_000),
+        (budget(500_000, 500_000, u64::MAX), "max_bytes", 500_000),
         (budget(500_000, 1 << 30, 300), "max_steps", 300),
     ] {
         let refused = compiler().compile_json_schema_with(

@@ -13,11 +13,17 @@ pub struct RequestStream {
     pub(super) inner: Arc<Inner>,
     pub(super) queue: Arc<RequestOutputCollector>,
     pub(super) request_id: String,
+    pub(super) num_prompt_tokens: usize,
     pub(super) aggregate: bool,
     pub(super) finished: bool,
 }
 
 impl RequestStream {
+    /// Tokens of the prompt, as it is computed.
+    pub fn num_prompt_tokens(&self) -> usize {
+        self.num_prompt_tokens
+    }
+
     /// The next output; `None` after the last one or after an error. Safe to cancel. A reader
     /// that lags gets merged outputs, never a queue of them.
     pub async fn next(&mut self) -> Option<Result<RequestOutput, GenerateError>> {

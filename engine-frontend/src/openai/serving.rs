@@ -150,8 +150,9 @@ impl OpenAIServing {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("cmpl", request.common.request_id.as_deref(), context);
         let requests = request.to_generate_requests(&id, &self.default_sampling_params);
-        let outputs = self.generate(requests, context).await?;
-        check_repeated(request, &outputs)?;
+        let streams = self.start(requests, context).await?;
+        check_repeated(request, &streams)?;
+        let outputs = collect(streams).await.map_err(|(_, error)| error)?;
         let usage = if request.echo_only() {
             let prompt_tokens = self.usage(&outputs).prompt_tokens;
             UsageInfo::new(prompt_tokens, 0)
@@ -230,13 +231,7 @@ impl OpenAIServing {
         context: &RequestContext,
     ) -> Result<Vec<RequestOutput>, (usize, ServingError)> {
         let streams = self.start(requests, context).await;
-        let streams = streams.map_err(|error| (0, error))?;
-        let mut outputs = Vec::with_capacity(streams.len());
-        for (i, stream) in streams.into_iter().enumerate() {
-            let output = stream.collect().await;
-            outputs.push(output.map_err(|error| (i, error.into()))?);
-        }
-        Ok(outputs)
+        collect(streams.map_err(|error| (0, error))?).await
     }
 
     /// Starts the requests of one API request, all or none.
@@ -283,30 +278,46 @@ impl OpenAIServing {
     }
 }
 
+/// Waits for the whole outputs of some streams; the first error, with its stream's index, aborts the others.
+async fn collect(streams: Vec<RequestStream>) -> Result<Vec<RequestOutput>, (usize, ServingError)> {
+    let mut outputs = Vec::with_capacity(streams.len());
+    for (i, stream) in streams.into_iter().enumerate() {
+        let output = stream.collect().await;
+        outputs.push(output.map_err(|error| (i, error.into()))?);
+    }
+    Ok(outputs)
+}
+
 /// Refuses what would repeat a prompt's tokens or logprobs in so many answers that they take too much.
 fn check_repeated(
     request: &CompletionRequest,
-    outputs: &[RequestOutput],
+    streams: &[RequestStream],
 ) -> Result<(), ValidationError> {
     /// Bytes of a token's id, as a number and as JSON.
     const ID_BYTES: usize = 16;
     /// Bytes of a logprob, as JSON has it.
     const LOGPROB_BYTES: usize = 128;
-    let of_output = |output: &RequestOutput| {
-        let ids = match request.common.return_token_ids {
-            true => output.prompt_token_ids.len() * ID_BYTES,
-            false => 0,
-        };
-        let positions = output.prompt_logprobs.iter().flatten().flatten();
-        let logprobs: usize = positions.map(Vec::len).sum();
-        let repeated = output.outputs.len().saturating_sub(1);
-        (ids + logprobs * LOGPROB_BYTES) * repeated
+    let common = &request.common;
+    let n = common.n.unwrap_or(1);
+    let of_ids = match common.return_token_ids {
+        true => ID_BYTES,
+        false => 0,
     };
-    let bytes: usize = outputs.iter().map(of_output).sum();
+    // The token itself may not be among the likeliest. A negative number asks for the whole vocabulary,
+    // which no server has room for in more than one answer.
+    let echoed = request.logprobs.filter(|_| request.echo);
+    let of_logprobs = match common.prompt_logprobs.or(echoed) {
+        Some(asked) => usize::try_from(asked).map_or(MAX_ANSWER_BYTES, |asked| {
+            asked.saturating_add(1).saturating_mul(LOGPROB_BYTES)
+        }),
+        None => 0,
+    };
+    let num_tokens: usize = streams.iter().map(RequestStream::num_prompt_tokens).sum();
+    let bytes = (num_tokens * (n as usize).saturating_sub(1))
+        .saturating_mul(of_ids.saturating_add(of_logprobs));
     if bytes <= MAX_ANSWER_BYTES {
         return Ok(());
     }
-    let n = request.common.n.unwrap_or(1);
     let message = format!(
         "return_token_ids or logprobs of the prompt would be in {n} answers, {bytes} bytes together: at \
          most {MAX_ANSWER_BYTES} are possible. Ask for fewer answers"

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::opening::at;
+use super::opening::{WHOLE, at};
 use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
@@ -29,6 +29,8 @@ pub(super) struct Patience {
     pub(super) max_slice_steps: u64,
     /// Steps in all.
     pub(super) max_steps: u64,
+    /// Bytes of states that it may add.
+    pub(super) max_bytes: usize,
 }
 
 impl Patience {
@@ -36,11 +38,14 @@ impl Patience {
     pub(super) const ENDLESS: Self = Self {
         max_slice_steps: u64::MAX,
         max_steps: u64::MAX,
+        max_bytes: usize::MAX,
     };
 
     /// Whether it is that.
     pub(super) fn is_endless(self) -> bool {
-        self.max_slice_steps == u64::MAX && self.max_steps == u64::MAX
+        self.max_slice_steps == u64::MAX
+            && self.max_steps == u64::MAX
+            && self.max_bytes == usize::MAX
     }
 }
 
@@ -51,8 +56,6 @@ pub(super) enum Memory {
     Shared,
     /// Nothing else is there.
     Alone,
-    /// The same, to find the innermost schema that fills it.
-    AloneInsideOut,
 }
 
 /// Compiles a specification in a generation of the engine. `None` where that takes more than the patience
@@ -73,6 +76,7 @@ pub(super) fn compile(
         cancel,
         states: 0,
         bytes: 0,
+        spare_bytes: 0,
         steps: 0,
         looked: 0,
         max_looked: specification.1.max_steps,
@@ -103,6 +107,8 @@ pub(super) struct Job<'a> {
     cancel: &'a CancelFlag,
     states: usize,
     pub(super) bytes: usize,
+    /// Bytes beyond the budget, to find out which schema is at fault.
+    spare_bytes: usize,
     pub(super) steps: u64,
     /// Steps of calls that matchers would make.
     looked: u64,
@@ -159,6 +165,7 @@ impl Job<'_> {
             Err(CompileError::Unsatisfiable) => Err(self.no_value(schema.compiler)),
             checked => checked
                 .and_then(|()| self.check_schema(start, &mut schema))
+                .map_err(|error| at(error, Some(WHOLE.to_owned())))
                 .map(|()| root),
         }
     }
@@ -168,9 +175,22 @@ impl Job<'_> {
         self.max_steps().saturating_sub(self.steps)
     }
 
-    /// What is left of the compilation's bytes.
-    fn bytes_left(&self) -> usize {
-        self.budget.max_bytes.saturating_sub(self.bytes)
+    /// Bytes of states that the compilation may still add.
+    pub(super) fn bytes_left(&self) -> usize {
+        self.max_bytes().saturating_sub(self.bytes)
+    }
+
+    /// Bytes of states that it may add in all.
+    fn max_bytes(&self) -> usize {
+        let granted = self.budget.max_bytes.saturating_add(self.spare_bytes);
+        granted.min(self.patience.max_bytes)
+    }
+
+    /// The error of a compilation that needs more bytes of states than it may add. It is dear if its budget
+    /// has more of them.
+    pub(super) fn out_of_bytes(&mut self) -> CompileError {
+        self.is_dear |= self.patience.max_bytes < self.budget.max_bytes;
+        exceeded("max_bytes", self.budget.max_bytes as u64)
     }
 
     /// Steps that it may take in all.
@@ -217,9 +237,10 @@ impl Job<'_> {
         Ok(Some(left.min(patience_left).min(at_once)))
     }
 
-    /// As many steps once more, to find out which schema is at fault.
+    /// As many steps once more and half as many bytes, to find out which schema is at fault.
     pub(super) fn grant_looks(&mut self) {
         self.max_looked = self.budget.max_steps.saturating_mul(2);
+        self.spare_bytes = self.budget.max_bytes / 2;
     }
 
     /// As many steps as one call may take, for another one, if the budget has as many at all.
@@ -266,7 +287,7 @@ impl Job<'_> {
         })?;
         self.beyond = fuel.beyond();
         if fuel.lacks_bytes() {
-            return Err(exceeded("max_bytes", self.budget.max_bytes as u64));
+            return Err(self.out_of_bytes());
         }
         // A slice that had too few steps says so itself.
         if fuel.left() > 0 {
@@ -294,21 +315,31 @@ impl Job<'_> {
         self.states += states;
         self.bytes += bytes;
         self.num_known += num_known;
-        let CompileBudget {
-            max_states,
-            max_bytes,
-            ..
-        } = self.budget;
+        let max_states = self.budget.max_states;
         if self.states > max_states {
             return Err(exceeded("max_states", max_states as u64));
         }
-        if self.bytes > max_bytes {
-            return Err(exceeded("max_bytes", max_bytes as u64));
-        }
+        self.check_bytes()?;
         if self.steps > self.max_steps() {
             return Err(self.out_of_steps());
         }
         Ok(result)
+    }
+
+    /// Adds bytes that a matcher's call took, or that a schema's values take, to those of the compilation.
+    ///
+    /// # Errors
+    /// The limit on them.
+    pub(super) fn charge_bytes(&mut self, bytes: usize) -> Result<(), CompileError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.check_bytes()
+    }
+
+    fn check_bytes(&mut self) -> Result<(), CompileError> {
+        match self.bytes > self.max_bytes() {
+            true => Err(self.out_of_bytes()),
+            false => Ok(()),
+        }
     }
 
     /// Takes note that there was too little memory for a matcher's call. Whether that may be because of
@@ -401,7 +432,7 @@ impl Job<'_> {
                 return outcome;
             }
             if fuel.lacks_bytes() {
-                return Err(exceeded("max_bytes", self.budget.max_bytes as u64));
+                return Err(self.out_of_bytes());
             }
             if fuel.beyond().is_some() {
                 self.beyond = fuel.beyond();

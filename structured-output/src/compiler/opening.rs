@@ -1,8 +1,8 @@
 //! Whether a grammar can be served: what a matcher's first call takes; of a schema also at each value, and
 //! which schema is at fault where that is too much.
 //!
-//! None of this is the compilation's own work, and nothing of it is taken from its budget: it has as many
-//! steps again, and beyond these nothing is looked at. What a matcher would do is done as it would do it,
+//! None of this is the compilation's own work: it has as many steps again, and beyond these nothing is looked
+//! at. The states that it makes stay, so their bytes are taken from the compilation's budget. What a matcher would do is done as it would do it,
 //! each call within `max_mask_steps`; what it computes is known from then on.
 
 use hashbrown::HashSet;
@@ -165,17 +165,6 @@ impl Job<'_> {
         Ok(false)
     }
 
-    /// The same for the whole schema.
-    pub(super) fn check_whole_inside_out(
-        &mut self,
-        schema: &mut Compiled,
-    ) -> Result<(), CompileError> {
-        match schema.compiler.whole() {
-            Some(whole) => self.check_parts(schema, &whole),
-            None => Ok(()),
-        }
-    }
-
     /// Finds the innermost schema that is too dear by itself, in one that is.
     fn check_parts(&mut self, schema: &mut Compiled, part: &Part) -> Result<(), CompileError> {
         self.grant_looks();
@@ -207,7 +196,8 @@ impl Job<'_> {
             let is_memory = matches!(limit, "max_states" | "max_bytes");
             match self.check_parts(schema, &whole) {
                 Err(CompileError::LimitExceeded { place, .. }) if !self.is_dear() => {
-                    return outcome.map_err(|error| at(error, place));
+                    let place = place.unwrap_or_else(|| WHOLE.to_owned());
+                    return outcome.map_err(|error| at(error, Some(place)));
                 }
                 checked => checked?,
             }
@@ -238,9 +228,13 @@ impl Job<'_> {
             let Some(granted) = self.steps_to_look(max_mask_steps)? else {
                 return Ok(Found::Unknown);
             };
-            let allowance = Allowance::patient(granted).with_max_call_steps(max_mask_steps);
+            let max_bytes = self.bytes_left();
+            let allowance = Allowance::patient(granted)
+                .with_max_call_steps(max_mask_steps)
+                .with_max_bytes(max_bytes);
             let found = call(self.engine, &allowance);
             self.note_look(granted - allowance.left().unwrap_or(0));
+            self.charge_bytes(max_bytes - allowance.bytes_left())?;
             if let (Err(_), Some(bound)) = (&found, allowance.beyond()) {
                 // However many steps there are.
                 return Ok(Found::Exceeds(exceeded(bound.what, bound.max)));
@@ -251,6 +245,13 @@ impl Job<'_> {
                     return Ok(Found::Exceeds(exceeded("max_mask_steps", max)));
                 }
                 Err(MatcherError::AllowanceSpent) => self.engine.let_others_pass(),
+                Err(MatcherError::BytesExhausted { .. }) => {
+                    let error = self.out_of_bytes();
+                    return match self.is_dear() {
+                        true => Err(error),
+                        false => Ok(Found::Exceeds(error)),
+                    };
+                }
                 Err(MatcherError::StatesExhausted { max }) if !self.lacks_room() => {
                     return Ok(Found::Exceeds(exceeded("cache_bytes", max as u64)));
                 }
@@ -263,7 +264,7 @@ impl Job<'_> {
 }
 
 /// The whole schema, as an error names it.
-const WHOLE: &str = "`#`";
+pub(super) const WHOLE: &str = "`#`";
 
 /// An error of a limit at a place, if it names none.
 pub(super) fn at(error: CompileError, place: Option<String>) -> CompileError {

@@ -1,6 +1,6 @@
 //! Compiling JSON Schemas.
 
-use super::job::{Job, Memory, SLICE_PARTS};
+use super::job::{Job, SLICE_PARTS};
 use super::opening::Compiled;
 use crate::automaton::State;
 use crate::error::CompileError;
@@ -24,9 +24,6 @@ impl Job<'_> {
             style,
             max_mask_steps: limits.max_mask_steps.min(all),
         };
-        if self.memory == Memory::AloneInsideOut {
-            self.check_whole_inside_out(&mut compiled)?;
-        }
         let start = self.with_parts_known(&mut compiled, |job| job.start_of_json(root, style))?;
         Ok((start, compiled))
     }
@@ -60,6 +57,7 @@ impl Job<'_> {
         limits: &Limits,
     ) -> Result<(NodeId, SchemaCompiler), CompileError> {
         let mut compiler = SchemaCompiler::new(schema, options, limits)?;
+        self.charge_bytes(compiler.source_bytes())?;
         loop {
             let done = self.fuelled_slice(|automaton, fuel| {
                 let held = automaton.state_bytes();

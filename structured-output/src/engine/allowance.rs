@@ -1,19 +1,24 @@
-//! How much of others' time a matcher may take.
+//! How much of others' time and memory a matcher may take.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::lexical::Bound;
 
 /// No limit but that of each call.
 const UNLIMITED: u64 = u64::MAX;
 
-/// Steps that a matcher's calls may together still take.
-#[derive(Debug)]
+/// Bytes of states that each accepted token adds to what is left: a long text makes new states as it goes on.
+const BYTES_PER_TOKEN: usize = 4 << 10;
+
+/// Steps and bytes that a matcher's calls may together still take.
 pub(crate) struct Allowance {
-    left: AtomicU64,
+    steps_left: AtomicU64,
     /// Steps that each of them may take, beside the engine's own limit.
     max_call_steps: u64,
+    bytes_left: AtomicUsize,
+    /// The most that may be left of them.
+    max_bytes: usize,
     /// Whether they wait for others at work in memory apart.
     is_patient: bool,
     /// The bound, if there is one, that a call met.
@@ -21,13 +26,11 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// So many, for calls that wait for nobody; `None` for no limit but that of each call.
-    pub(crate) fn new(steps: Option<u64>) -> Self {
+    /// So many steps, for calls that wait where they have to.
+    pub(crate) fn patient(steps: u64) -> Self {
         Self {
-            left: AtomicU64::new(steps.unwrap_or(UNLIMITED)),
-            max_call_steps: UNLIMITED,
-            is_patient: steps.is_none(),
-            beyond: OnceLock::new(),
+            steps_left: AtomicU64::new(steps),
+            ..Self::default()
         }
     }
 
@@ -39,29 +42,57 @@ impl Allowance {
         }
     }
 
+    /// With at most so many bytes of states for all calls together.
+    pub(crate) fn with_max_bytes(self, max_bytes: usize) -> Self {
+        Self {
+            bytes_left: AtomicUsize::new(max_bytes),
+            max_bytes,
+            ..self
+        }
+    }
+
+    /// Grants so many steps from here on, `None` for no limit but that of each call; for calls that wait for
+    /// others at work in memory apart, or don't. What is left of the bytes stays.
+    pub(crate) fn grant(&mut self, steps: Option<u64>, is_patient: bool) {
+        self.steps_left = AtomicU64::new(steps.unwrap_or(UNLIMITED));
+        self.is_patient = is_patient;
+        self.beyond = OnceLock::new();
+    }
+
+    /// All bytes again, for a matcher that begins in other memory.
+    pub(crate) fn grant_bytes(&mut self) {
+        self.bytes_left = AtomicUsize::new(self.max_bytes);
+    }
+
+    /// Adds what an accepted token brings.
+    pub(crate) fn note_token(&mut self) {
+        let left = self.bytes_left.get_mut();
+        *left = left.saturating_add(BYTES_PER_TOKEN).min(self.max_bytes);
+    }
+
     /// Steps that each call may take.
     pub(crate) fn max_call_steps(&self) -> u64 {
         self.max_call_steps
     }
 
-    /// So many, for calls that wait where they have to.
-    pub(crate) fn patient(steps: u64) -> Self {
-        Self {
-            left: AtomicU64::new(steps),
-            max_call_steps: UNLIMITED,
-            is_patient: true,
-            beyond: OnceLock::new(),
-        }
+    /// Bytes of states that calls may still add.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.bytes_left.load(Ordering::Relaxed)
+    }
+
+    /// The most that may be left of them.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.max_bytes
     }
 
     /// Whether calls wait for others at work in memory apart.
-    pub(super) fn is_patient(&self) -> bool {
+    pub(crate) fn is_patient(&self) -> bool {
         self.is_patient
     }
 
-    /// What is left.
+    /// The steps that are left.
     pub(crate) fn left(&self) -> Option<u64> {
-        let left = self.left.load(Ordering::Relaxed);
+        let left = self.steps_left.load(Ordering::Relaxed);
         (left != UNLIMITED).then_some(left)
     }
 
@@ -76,20 +107,28 @@ impl Allowance {
         let _ = self.beyond.set(bound);
     }
 
-    /// Takes some.
+    /// Takes some steps.
     pub(super) fn spend(&self, steps: u64) {
         if let Some(left) = self.left() {
-            self.left
+            self.steps_left
                 .store(left.saturating_sub(steps), Ordering::Relaxed);
         }
+    }
+
+    /// Takes some bytes.
+    pub(super) fn spend_bytes(&self, bytes: usize) {
+        let left = self.bytes_left().saturating_sub(bytes);
+        self.bytes_left.store(left, Ordering::Relaxed);
     }
 }
 
 impl Clone for Allowance {
     fn clone(&self) -> Self {
         Self {
-            left: AtomicU64::new(self.left.load(Ordering::Relaxed)),
+            steps_left: AtomicU64::new(self.steps_left.load(Ordering::Relaxed)),
             max_call_steps: self.max_call_steps,
+            bytes_left: AtomicUsize::new(self.bytes_left()),
+            max_bytes: self.max_bytes,
             is_patient: self.is_patient,
             beyond: OnceLock::new(),
         }
@@ -97,7 +136,22 @@ impl Clone for Allowance {
 }
 
 impl Default for Allowance {
+    /// No limit but that of each call.
     fn default() -> Self {
-        Self::new(None)
+        Self {
+            steps_left: AtomicU64::new(UNLIMITED),
+            max_call_steps: UNLIMITED,
+            bytes_left: AtomicUsize::new(usize::MAX),
+            max_bytes: usize::MAX,
+            is_patient: true,
+            beyond: OnceLock::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Allowance {
+    /// What is left isn't shown: a call that changes nothing else takes of it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Allowance").finish_non_exhaustive()
     }
 }

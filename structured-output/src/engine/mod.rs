@@ -428,7 +428,9 @@ impl Engine {
         self.check_open()?;
         // Noted by whoever had the lock before.
         let before = self.state_bytes();
-        fuel.limit_bytes(before.max(self.shares.states_at_most));
+        let max_bytes = before.max(self.shares.states_at_most);
+        let allowed_bytes = before.saturating_add(allowance.bytes_left());
+        fuel.limit_bytes(max_bytes.min(allowed_bytes));
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());
         if let Some(bound) = fuel.beyond() {
@@ -438,6 +440,12 @@ impl Engine {
         let after = automaton.state_bytes();
         let cached = automaton.cache_bytes();
         self.store_bytes(after, cached + automaton.forgotten_bytes());
+        // What was freed since was held too.
+        let was_bound = fuel.lacks_bytes() && allowed_bytes < max_bytes;
+        allowance.spend_bytes(match was_bound {
+            true => usize::MAX,
+            false => after.saturating_sub(before),
+        });
         if automaton.take_item_excess() {
             return Err(MatcherError::ItemsExhausted {
                 max: self.limits.max_items,
@@ -449,6 +457,11 @@ impl Engine {
             automaton.drop_later(forgotten);
         }
         automaton.drop_some_forgotten(self.shares.masks);
+        if answer.is_err() && was_bound {
+            return Err(MatcherError::BytesExhausted {
+                max: allowance.max_bytes(),
+            });
+        }
         // Who goes on among states that are there already disturbs nobody.
         if answer.is_err() && fuel.lacks_bytes()
             || after > before && after > self.shares.states_at_most

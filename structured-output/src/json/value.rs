@@ -59,6 +59,28 @@ impl Value {
         }
     }
 
+    /// Bytes that it takes, as it was parsed. Recursion is bounded by the value's nesting.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // An allocation has a header, and at least four words.
+        let text = |text: &String| (text.len() + 8).max(32);
+        // Counts of references and the list's own fields.
+        let list = 2 * size_of::<usize>() + size_of::<Vec<Self>>() + 16;
+        let within = match self {
+            Self::Null | Self::Bool(_) => 0,
+            Self::Number(number) => text(number),
+            Self::String(string) => text(string),
+            Self::Array(items) => list + items.iter().map(Self::memory_bytes).sum::<usize>(),
+            Self::Object(members) => {
+                let members = members.iter();
+                let member = |(key, value): &(String, Self)| {
+                    size_of::<String>() + text(key) + value.memory_bytes()
+                };
+                list + members.map(member).sum::<usize>()
+            }
+        };
+        size_of::<Self>() + within
+    }
+
     /// Parses a text in which values are nested at most `max_nesting` deep and no object has a key twice, and
     /// which has at most 150,000 values.
     pub(crate) fn parse(text: &str, max_nesting: usize) -> Result<Self, ParseError> {
@@ -187,8 +209,11 @@ impl Open {
 
     fn finish(self) -> Result<Value, ParseError> {
         match self {
-            Self::Array(items) => Ok(Value::Array(Arc::new(items))),
-            Self::Object(members) => {
+            Self::Array(mut items) => {
+                items.shrink_to_fit();
+                Ok(Value::Array(Arc::new(items)))
+            }
+            Self::Object(mut members) => {
                 if let Some(twice) = first_repeated(&members.list) {
                     return Err(ParseError {
                         message: format!(
@@ -198,6 +223,7 @@ impl Open {
                         offset: members.offsets.get(twice).copied().unwrap_or_default(),
                     });
                 }
+                members.list.shrink_to_fit();
                 Ok(Value::Object(Arc::new(members.list)))
             }
         }

@@ -2,7 +2,6 @@
 
 use super::{AcceptedStep, GrammarMatcher};
 use crate::compiler::Renewals;
-use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
 
@@ -14,13 +13,12 @@ impl GrammarMatcher {
     /// first), after which it is known. Each call has its own limit,
     /// [`Limits::max_mask_steps`](crate::Limits::max_mask_steps), beside this.
     pub fn set_allowance(&mut self, steps: Option<u64>) {
-        self.allowance = Allowance::new(steps).with_max_call_steps(self.allowance.max_call_steps());
+        self.allowance.grant(steps, steps.is_none());
     }
 
     /// The same for a thread that works in memory apart in turns: its calls wait for others there.
     pub fn set_patient_allowance(&mut self, steps: u64) {
-        self.allowance =
-            Allowance::patient(steps).with_max_call_steps(self.allowance.max_call_steps());
+        self.allowance.grant(Some(steps), true);
     }
 
     /// What is left of it.
@@ -69,12 +67,14 @@ impl GrammarMatcher {
             ..self.clone()
         };
         restarted.reset();
+        restarted.allowance.grant_bytes();
         restarted
     }
 
-    /// Takes over another's allowance.
+    /// Takes over what another's allowance has left of its steps.
     pub(crate) fn set_allowance_of(&mut self, other: &Self) {
-        self.allowance = other.allowance.clone();
+        let is_patient = other.allowance.is_patient();
+        self.allowance.grant(other.allowance.left(), is_patient);
     }
 
     /// What has been accepted and not been taken back.

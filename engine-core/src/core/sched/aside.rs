@@ -38,7 +38,10 @@ impl GrammarFailure {
             NoAnswer::Matcher(MatcherError::StatesExhausted { .. }) => {
                 grammar.set_aside(Aside::Exhausted);
             }
-            NoAnswer::Matcher(MatcherError::AllowanceSpent) => {
+            // Whether bytes are exhausted indeed, a compile thread finds and says.
+            NoAnswer::Matcher(
+                MatcherError::AllowanceSpent | MatcherError::BytesExhausted { .. },
+            ) => {
                 grammar.set_aside(Aside::Question(question));
             }
             other => return Self::Failed(format!("{what}: {other}")),

@@ -206,6 +206,11 @@ impl SchemaCompiler {
         })
     }
 
+    /// Bytes of the schema's values.
+    pub(crate) fn source_bytes(&self) -> usize {
+        self.root.memory_bytes()
+    }
+
     /// Does up to `max_tasks` more tasks, two for each schema and some for `unevaluated...`; the root's
     /// node once all are done. Takes a step for each task, and more for what takes longer. The bytes that `fuel`
     /// limits are those of expressions, nodes and `bytes_elsewhere`.
