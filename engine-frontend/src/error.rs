@@ -125,7 +125,7 @@ pub(crate) fn cut_short_to(max: usize, mut text: String) -> String {
 }
 
 /// What a value looks like, cut short. No more of it is written than that.
-fn cut_short_display(value: impl fmt::Display) -> String {
+pub(crate) fn cut_short_display(value: impl fmt::Display) -> String {
     use fmt::Write as _;
 
     /// A text's beginning, and how many more characters it takes.

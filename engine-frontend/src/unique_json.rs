@@ -49,7 +49,7 @@ fn max_value_bytes(len: usize) -> usize {
     FREE_VALUE_BYTES.saturating_add(more).min(MAX_VALUE_BYTES)
 }
 
-/// Members that an object has room for from the first one on; elements of a list.
+/// Members that an object has room for from the first one on.
 const FIRST_ROOM: usize = 3;
 
 /// Bytes that an allocator takes for an allocation of `len` bytes, at most.
@@ -164,10 +164,11 @@ impl Seen {
     }
 
     /// Elements that a full list of `len` gets room for: as many again, but no more than may come. So
-    /// what is reserved never exceeds what values may take.
+    /// what is reserved never exceeds what values may take. The first one gets room for itself alone: room
+    /// given back by many short lists would be of little use to others.
     fn room_for_elements(&self, len: usize) -> usize {
         let may_come = self.max_value_bytes.saturating_sub(self.value_bytes.get()) / VALUE;
-        len.max(FIRST_ROOM).min(may_come + 1)
+        len.max(1).min(may_come + 1)
     }
 
     /// Counts a text. A short one takes more than its length, which counts as of its value.
@@ -232,7 +233,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
             list.push(element);
         }
         self.0.depth.update(|depth| depth - 1);
-        // Room for elements to come may be three times as large as the list.
+        // Room for elements to come may be as large as the list.
         list.shrink_to_fit();
         let len = list.len() * VALUE;
         self.0.count::<A::Error>(allocated(len) - len)?;

@@ -182,14 +182,6 @@ pub enum MatcherError {
         /// Bytes for states.
         max: usize,
     },
-    /// The matcher's text needs more states than one may add to memory that others share: what
-    /// [`CompileBudget::max_bytes`](crate::CompileBudget::max_bytes) leaves beside the grammar, and 4 KiB more
-    /// with each accepted token.
-    #[error("the grammar needs more than {max} bytes of states here (limit `max_bytes`)")]
-    BytesExhausted {
-        /// The limit.
-        max: usize,
-    },
     /// The text can be read in too many ways at once.
     #[error("the grammar is too ambiguous here: more than {max} items (limit `max_items`)")]
     ItemsExhausted {

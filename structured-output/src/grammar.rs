@@ -71,14 +71,6 @@ impl CompiledGrammar {
         limits.map_or(u64::MAX, |limits| limits.max_mask_steps)
     }
 
-    /// Bytes of states that a matcher's text may add: what the compilation has left of its budget, and an
-    /// eighth of that at least.
-    pub(crate) fn max_text_bytes(&self) -> usize {
-        let max_bytes = self.compiled_from().1.max_bytes;
-        let left = max_bytes.saturating_sub(self.shared.memory_bytes);
-        left.max(max_bytes / 8)
-    }
-
     /// The vocabulary that it was compiled for.
     pub fn tokenizer_info(&self) -> &Arc<TokenizerInfo> {
         self.shared.engine.index().info()

@@ -94,9 +94,7 @@ impl GrammarMatcher {
             },
             history: History::default(),
             renewals: Renewals::default(),
-            allowance: Allowance::default()
-                .with_max_call_steps(grammar.max_call_steps())
-                .with_max_bytes(grammar.max_text_bytes()),
+            allowance: Allowance::default().with_max_call_steps(grammar.max_call_steps()),
         }
     }
 
@@ -278,7 +276,6 @@ impl GrammarMatcher {
                 let step = AcceptedStep::Token(token_id);
                 self.history.push(Accepted { before, step });
                 self.place = place;
-                self.allowance.note_token();
                 Ok(true)
             }
             None => Ok(false),

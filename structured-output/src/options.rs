@@ -121,8 +121,7 @@ pub struct CompileBudget {
     /// Automaton states that it may add. Default 500,000.
     pub max_states: usize,
     /// Bytes that it may add to the engine's memory, the values of a schema and what a first look at the
-    /// grammar's masks makes included. A matcher's text may add what is left of them, or an eighth. Default
-    /// 16 MiB: of 8,034 schemas of MaskBench the largest takes 2.5.
+    /// grammar's masks makes included. Default 16 MiB: of 8,034 schemas of MaskBench the largest takes 2.5.
     pub max_bytes: usize,
     /// Steps of derivation and search. Default 5,000,000, which takes about a second.
     pub max_steps: u64,

@@ -1,5 +1,7 @@
 //! Reading a request's JSON object field by field, so that every error names its field.
 
+use std::borrow::Borrow;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -168,7 +170,7 @@ pub(crate) fn check_type<T: DeserializeOwned>(
 ) -> Result<(), ValidationError> {
     match map.get(name) {
         Some(value) if !value.is_null() => {
-            parse::<T>(&format!("{field}.{name}"), value.clone()).map(|_| ())
+            parse::<T>(&format!("{field}.{name}"), value).map(|_| ())
         }
         _ => Ok(()),
     }
@@ -180,10 +182,14 @@ pub(crate) fn missing(name: &str) -> ValidationError {
 }
 
 /// Turns JSON into a type; the error names the field.
-pub(crate) fn parse<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, ValidationError> {
-    T::deserialize(&value).map_err(|error| {
+pub(crate) fn parse<T: DeserializeOwned>(
+    name: &str,
+    value: impl Borrow<Value>,
+) -> Result<T, ValidationError> {
+    let value = value.borrow();
+    T::deserialize(value).map_err(|error| {
         let message = format!("{name}: {}", json_problem(&error));
-        ValidationError::field(name, number_text(&value), message)
+        ValidationError::field(name, number_text(value), message)
     })
 }
 

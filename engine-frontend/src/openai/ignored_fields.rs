@@ -2,10 +2,13 @@
 //!
 //! One table, which `docs/ignored-fields.md` repeats. Everything else is honoured or refused.
 
-use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::fields::{Fields, parse};
-use crate::error::{ValidationError, cut_short};
+use crate::error::{ValidationError, cut_short, cut_short_display};
 
 /// Notes of a client on its request.
 pub(crate) const METADATA: &str = "metadata";
@@ -323,10 +326,10 @@ pub(crate) fn check(name: &str, value: Value, is_strict: bool) -> Result<(), Val
     };
     match field.accepted {
         Accepted::Any | Accepted::Words(_) => {}
-        Accepted::Flag => drop(parse::<bool>(name, value.clone())?),
-        Accepted::Text => drop(parse::<String>(name, value.clone())?),
-        Accepted::Count => drop(parse::<u32>(name, value.clone())?),
-        Accepted::Object => drop(parse::<Map<String, Value>>(name, value.clone())?),
+        Accepted::Flag => drop(parse::<bool>(name, &value)?),
+        Accepted::Text => drop(parse::<String>(name, &value)?),
+        Accepted::Count => drop(parse::<u32>(name, &value)?),
+        Accepted::Object => drop(parse::<AnyObject>(name, &value)?),
         Accepted::Texts => check_texts(name, &value)?,
         Accepted::OneOf(names) => {
             if !value.as_str().is_some_and(|text| names.contains(&text)) {
@@ -352,13 +355,17 @@ pub(crate) fn refused(name: &str, value: &Value) -> ValidationError {
     ValidationError::not_supported(name, value, instead)
 }
 
+/// An object, whatever is in it: nothing of it is copied.
+type AnyObject = HashMap<String, IgnoredAny>;
+
 /// Checks that an object's values are strings.
 fn check_texts(name: &str, value: &Value) -> Result<(), ValidationError> {
-    let texts: Map<String, Value> = parse(name, value.clone())?;
-    match texts.iter().find(|(_, value)| !value.is_string()) {
+    parse::<AnyObject>(name, value)?;
+    let mut texts = value.as_object().into_iter().flatten();
+    match texts.find(|(_, value)| !value.is_string()) {
         Some((key, value)) => {
             let field = cut_short(&format!("{name}.{key}"));
-            let message = cut_short(&format!("{field} must be a string, got {value}"));
+            let message = format!("{field} must be a string, got {}", cut_short_display(value));
             Err(ValidationError::field(field, value, message))
         }
         None => Ok(()),

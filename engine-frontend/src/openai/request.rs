@@ -385,7 +385,7 @@ fn take_float(fields: &mut Fields, name: &'static str) -> Result<Option<f32>, Va
     let Some(value) = fields.take::<Value>(name)? else {
         return Ok(None);
     };
-    let float: f32 = parse(name, value.clone())?;
+    let float: f32 = parse(name, &value)?;
     if !float.is_finite() {
         let value = number_text(&value);
         let message = format!("{name} is far out of range, got {value}");
@@ -530,7 +530,7 @@ fn take_repetition_detection(
     known_keys::check(FIELD, &object, &KEYS)?;
     let take = |key: &str| match object.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => parse::<u32>(&format!("{FIELD}.{key}"), value.clone()).map(Some),
+        Some(value) => parse::<u32>(&format!("{FIELD}.{key}"), value).map(Some),
     };
     let required = |key: &str| take(key)?.ok_or_else(|| missing(&format!("{FIELD}.{key}")));
     let max_pattern_size = required("max_pattern_size")?;

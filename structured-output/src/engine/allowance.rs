@@ -8,17 +8,13 @@ use crate::lexical::Bound;
 /// No limit but that of each call.
 const UNLIMITED: u64 = u64::MAX;
 
-/// Bytes of states that each accepted token adds to what is left: a long text makes new states as it goes on.
-const BYTES_PER_TOKEN: usize = 4 << 10;
-
 /// Steps and bytes that a matcher's calls may together still take.
 pub(crate) struct Allowance {
     steps_left: AtomicU64,
     /// Steps that each of them may take, beside the engine's own limit.
     max_call_steps: u64,
+    /// Bytes of states that they may together still add.
     bytes_left: AtomicUsize,
-    /// The most that may be left of them.
-    max_bytes: usize,
     /// Whether they wait for others at work in memory apart.
     is_patient: bool,
     /// The bound, if there is one, that a call met.
@@ -46,7 +42,6 @@ impl Allowance {
     pub(crate) fn with_max_bytes(self, max_bytes: usize) -> Self {
         Self {
             bytes_left: AtomicUsize::new(max_bytes),
-            max_bytes,
             ..self
         }
     }
@@ -59,17 +54,6 @@ impl Allowance {
         self.beyond = OnceLock::new();
     }
 
-    /// All bytes again, for a matcher that begins in other memory.
-    pub(crate) fn grant_bytes(&mut self) {
-        self.bytes_left = AtomicUsize::new(self.max_bytes);
-    }
-
-    /// Adds what an accepted token brings.
-    pub(crate) fn note_token(&mut self) {
-        let left = self.bytes_left.get_mut();
-        *left = left.saturating_add(BYTES_PER_TOKEN).min(self.max_bytes);
-    }
-
     /// Steps that each call may take.
     pub(crate) fn max_call_steps(&self) -> u64 {
         self.max_call_steps
@@ -78,11 +62,6 @@ impl Allowance {
     /// Bytes of states that calls may still add.
     pub(crate) fn bytes_left(&self) -> usize {
         self.bytes_left.load(Ordering::Relaxed)
-    }
-
-    /// The most that may be left of them.
-    pub(crate) fn max_bytes(&self) -> usize {
-        self.max_bytes
     }
 
     /// Whether calls wait for others at work in memory apart.
@@ -128,7 +107,6 @@ impl Clone for Allowance {
             steps_left: AtomicU64::new(self.steps_left.load(Ordering::Relaxed)),
             max_call_steps: self.max_call_steps,
             bytes_left: AtomicUsize::new(self.bytes_left()),
-            max_bytes: self.max_bytes,
             is_patient: self.is_patient,
             beyond: OnceLock::new(),
         }
@@ -142,7 +120,6 @@ impl Default for Allowance {
             steps_left: AtomicU64::new(UNLIMITED),
             max_call_steps: UNLIMITED,
             bytes_left: AtomicUsize::new(usize::MAX),
-            max_bytes: usize::MAX,
             is_patient: true,
             beyond: OnceLock::new(),
         }

@@ -80,6 +80,15 @@ impl Shares {
         }
     }
 
+    /// The shares of a generation apart: the masks of a few grammars take a quarter of what those of all others
+    /// have.
+    fn apart(self) -> Self {
+        Self {
+            masks: self.masks / 4,
+            ..self
+        }
+    }
+
     /// The least `cache_bytes` with which states that take so many bytes fill no more than half of their
     /// share.
     pub(crate) fn least_for(state_bytes: usize) -> usize {
@@ -130,13 +139,21 @@ impl Engine {
     /// The generation of one grammar alone.
     pub(crate) fn owned(self, leave: OwnMemory) -> Self {
         let apart = Some(Apart::Own { _leave: leave });
-        Self { apart, ..self }
+        Self {
+            apart,
+            shares: self.shares.apart(),
+            ..self
+        }
     }
 
     /// A generation of grammars that take long.
     pub(crate) fn lane(self) -> Self {
         let apart = Some(Apart::Lane);
-        Self { apart, ..self }
+        Self {
+            apart,
+            shares: self.shares.apart(),
+            ..self
+        }
     }
 
     /// Whether it belongs to one grammar.
@@ -457,11 +474,6 @@ impl Engine {
             automaton.drop_later(forgotten);
         }
         automaton.drop_some_forgotten(self.shares.masks);
-        if answer.is_err() && was_bound {
-            return Err(MatcherError::BytesExhausted {
-                max: allowance.max_bytes(),
-            });
-        }
         // Who goes on among states that are there already disturbs nobody.
         if answer.is_err() && fuel.lacks_bytes()
             || after > before && after > self.shares.states_at_most

@@ -67,7 +67,6 @@ impl GrammarMatcher {
             ..self.clone()
         };
         restarted.reset();
-        restarted.allowance.grant_bytes();
         restarted
     }
 

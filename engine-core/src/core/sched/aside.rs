@@ -38,10 +38,7 @@ impl GrammarFailure {
             NoAnswer::Matcher(MatcherError::StatesExhausted { .. }) => {
                 grammar.set_aside(Aside::Exhausted);
             }
-            // Whether bytes are exhausted indeed, a compile thread finds and says.
-            NoAnswer::Matcher(
-                MatcherError::AllowanceSpent | MatcherError::BytesExhausted { .. },
-            ) => {
+            NoAnswer::Matcher(MatcherError::AllowanceSpent) => {
                 grammar.set_aside(Aside::Question(question));
             }
             other => return Self::Failed(format!("{what}: {other}")),

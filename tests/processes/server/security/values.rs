@@ -166,7 +166,7 @@ fn strings(random: &mut Random, size: usize) -> Value {
 }
 
 fn schema(random: &mut Random, size: usize) -> Value {
-    match random.below(7) {
+    match random.below(9) {
         0 => {
             let property = |i: usize| (format!("p{i}"), json!({"type": "string"}));
             let properties: Map<String, Value> = (0..size / 26).map(property).collect();
@@ -186,6 +186,8 @@ fn schema(random: &mut Random, size: usize) -> Value {
         }
         4 => json!({"type": "string", "pattern": regex(random, size)}),
         5 => json!({"type": "object", "description": text(random, size)}),
+        6 => listed_values(random, size),
+        7 => searched_value(random),
         _ => {
             let definition = |i: usize| {
                 let next = format!("#/$defs/d{}", i + 1);
@@ -200,6 +202,31 @@ fn schema(random: &mut Random, size: usize) -> Value {
             json!({"$ref": "#/$defs/d0", "$defs": definitions})
         }
     }
+}
+
+/// An `enum` of lists, objects or lists within each other.
+fn listed_values(random: &mut Random, size: usize) -> Value {
+    let make = *random.one_of(&[
+        (|n| json!([n])) as fn(usize) -> Value,
+        |n| json!({"k": n, "v": n.to_string()}),
+        |n| json!([[[[[n]]]]]),
+    ]);
+    let count = size / make(10_000).to_string().len() + 1;
+    json!({"enum": (0..count).map(make).collect::<Vec<_>>()})
+}
+
+/// A small schema whose values have to be searched for.
+fn searched_value(random: &mut Random) -> Value {
+    let n = random.below(6_000);
+    random
+        .one_of(&[
+            json!({"type": "integer", "minimum": 100_000_000_000_000_000_u64, "multipleOf": 9_999_991 - n}),
+            json!({"type": "string", "minLength": 10 * n, "pattern": format!(".*a.{{{n}}}")}),
+            json!({"type": "array", "uniqueItems": true, "minItems": n, "items": {"type": "boolean"}}),
+            json!({"type": "array", "minItems": n, "items": {"type": "string", "minLength": n}}),
+            json!({"allOf": (1..7).map(|i| json!({"multipleOf": n * 7 + i})).collect::<Vec<_>>()}),
+        ])
+        .clone()
 }
 
 fn regex(random: &mut Random, size: usize) -> String {
