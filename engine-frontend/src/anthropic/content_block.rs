@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::ValidationError;
-use crate::openai::{check_keys, parse};
+use crate::openai::{check_keys, object, parse};
 
 const TEXT: &[&str] = &[
     "type",
@@ -54,7 +54,7 @@ impl ContentBlock {
     /// # Errors
     /// A key is missing, unknown or of another type; the kind can't be read by this engine.
     pub(super) fn read(field: &str, block: Value) -> Result<Self, ValidationError> {
-        let mut block: Map<String, Value> = parse(field, block)?;
+        let mut block = object(field, block)?;
         block.retain(|_, value| !value.is_null());
         let kind = block.get("type").cloned().unwrap_or_default();
         let known = match kind.as_str() {

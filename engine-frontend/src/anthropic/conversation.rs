@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::content_block::{ContentBlock, misplaced, no_content, text_of};
 use crate::error::ValidationError;
-use crate::openai::{Warnings, check_keys, parse};
+use crate::openai::{Warnings, check_keys, object};
 
 const ROLES: &str = "user, assistant or system";
 
@@ -66,7 +66,7 @@ impl Conversation {
         message: Value,
         warnings: &mut Warnings,
     ) -> Result<(), ValidationError> {
-        let mut message: Map<String, Value> = parse(place, message)?;
+        let mut message = object(place, message)?;
         check_keys(place, &message, &["role", "content"])?;
         let role = message.remove("role").unwrap_or_default();
         let content = message.remove("content").unwrap_or_default();

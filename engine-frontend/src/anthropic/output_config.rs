@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::ValidationError;
-use crate::openai::{Fields, OwnWords, check_keys, missing, parse, unknown_key};
+use crate::openai::{Fields, OwnWords, check_keys, missing, object, parse, unknown_key};
 
 const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
 /// The effort of thinking that a request asks for without saying how much, as Anthropic's API has it.
@@ -35,7 +35,7 @@ pub(super) fn take(
     words: &mut OwnWords,
     forces_a_call: bool,
 ) -> Result<Thinking, ValidationError> {
-    let mut config: Map<String, Value> = fields.take("output_config")?.unwrap_or_default();
+    let mut config = fields.take_object("output_config")?.unwrap_or_default();
     check_keys("output_config", &config, &["effort", "format"])?;
     config.retain(|_, value| !value.is_null());
     let older: Option<Value> = fields.take(OUTPUT_FORMAT)?;
@@ -101,7 +101,7 @@ fn effort(value: Value) -> Result<String, ValidationError> {
 
 /// `{"type": "json_schema", "schema": ...}` as a chat request's format.
 fn json_schema(field: &str, format: Value) -> Result<Value, ValidationError> {
-    let mut format: Map<String, Value> = parse(field, format)?;
+    let mut format = object(field, format)?;
     format.retain(|_, value| !value.is_null());
     let kind = format.remove("type").unwrap_or_default();
     if kind != "json_schema" {
@@ -114,7 +114,7 @@ fn json_schema(field: &str, format: Value) -> Result<Value, ValidationError> {
     if let Some(key) = format.keys().next() {
         return Err(unknown_key(field, key, &["type", "schema"]));
     }
-    let schema: Map<String, Value> = parse(&at_schema, schema)?;
+    let schema = object(&at_schema, schema)?;
     Ok(json!({"type": "json_schema", "schema": schema}))
 }
 

@@ -11,7 +11,7 @@ use super::output_config::{self, Thinking};
 use super::tools;
 use crate::error::ValidationError;
 use crate::openai::{
-    Api, ChatCompletionRequest, Fields, METADATA, OwnWords, Renamed, check_ignored, parse,
+    Api, ChatCompletionRequest, Fields, METADATA, OwnWords, Renamed, check_ignored, object,
 };
 
 const MAX_TOKENS: &str = "max_tokens";
@@ -111,7 +111,7 @@ impl AnthropicMessagesRequest {
             ..OwnWords::default()
         };
         let system: Option<Value> = fields.take("system")?;
-        let messages: Vec<Value> = fields.require("messages")?;
+        let messages = fields.require_list("messages")?;
         let conversation = Conversation::new(system, messages, fields.warnings())?;
         let mut chat = Map::new();
         let mut set = |name: &str, value: Value| chat.insert(name.to_owned(), value);
@@ -228,10 +228,10 @@ fn asks_for_no_edit(management: &Value) -> bool {
 
 /// Takes `metadata`, whose keys may be `null` here.
 fn take_metadata(fields: &mut Fields) -> Result<(), ValidationError> {
-    let Some(metadata) = fields.take::<Value>(METADATA)? else {
+    let Some(metadata) = fields.take_value(METADATA) else {
         return Ok(());
     };
-    let mut metadata: Map<String, Value> = parse(METADATA, metadata)?;
+    let mut metadata = object(METADATA, metadata)?;
     metadata.retain(|_, value| !value.is_null());
     check_ignored(METADATA, metadata.into(), fields.is_strict())
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::ValidationError;
-use crate::openai::{Fields, Warnings, check_keys, check_number_of_tools, missing, parse};
+use crate::openai::{Fields, Warnings, check_keys, check_number_of_tools, missing, object, parse};
 
 /// Names of a function's fields in this API.
 pub(super) const OF_FUNCTION: &[(&str, &str)] = &[(".parameters", ".input_schema")];
@@ -34,7 +34,7 @@ pub(super) fn take(
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
 ) -> Result<bool, ValidationError> {
-    if let Some(tools) = fields.take::<Vec<Value>>("tools")? {
+    if let Some(tools) = fields.take_list("tools")? {
         check_number_of_tools(&tools)?;
         let functions = tools.into_iter().enumerate();
         let warnings = fields.warnings();
@@ -42,7 +42,7 @@ pub(super) fn take(
         let functions: Vec<Value> = functions.collect::<Result<_, _>>()?;
         chat.insert("tools".to_owned(), functions.into());
     }
-    let Some(choice) = fields.take::<Map<String, Value>>(TOOL_CHOICE)? else {
+    let Some(choice) = fields.take_object(TOOL_CHOICE)? else {
         return Ok(false);
     };
     let given = Value::from(choice.clone());
@@ -57,7 +57,7 @@ pub(super) fn take(
 
 /// A tool as a chat request has it.
 fn function(field: &str, tool: Value, warnings: &mut Warnings) -> Result<Value, ValidationError> {
-    let mut tool: Map<String, Value> = parse(field, tool)?;
+    let mut tool = object(field, tool)?;
     tool.retain(|_, value| !value.is_null());
     if let Some(kind) = tool.get("type").filter(|kind| *kind != "custom") {
         let field = format!("{field}.type");

@@ -8,7 +8,7 @@ use super::question::{
 };
 use super::serving::Decided;
 use crate::error::ValidationError;
-use crate::openai::{Fields, check_keys, missing, parse};
+use crate::openai::{Fields, check_keys, list, missing, object, parse};
 
 /// Reads a request.
 ///
@@ -18,7 +18,7 @@ pub(super) fn read(body: Value) -> Result<Questions, ValidationError> {
     let mut fields = Fields::new(body)?;
     let model = fields.take("model")?;
     let input = read_input(fields.require("input")?)?;
-    let questions: Vec<Value> = fields.require("questions")?;
+    let questions = fields.require_list("questions")?;
     fields.finish()?;
     if !(1..=MAX_QUESTIONS).contains(&questions.len()) {
         let count = questions.len();
@@ -48,7 +48,7 @@ fn read_input(input: Value) -> Result<String, ValidationError> {
     let mut texts = Vec::new();
     for (i, message) in messages.into_iter().enumerate() {
         let field = format!("input[{i}]");
-        let mut message: Map<String, Value> = parse(&field, message)?;
+        let mut message = object(&field, message)?;
         check_keys(
             &field,
             &message,
@@ -75,7 +75,7 @@ fn read_input(input: Value) -> Result<String, ValidationError> {
 }
 
 fn read_part(field: &str, part: Value) -> Result<String, ValidationError> {
-    let mut part: Map<String, Value> = parse(field, part)?;
+    let mut part = object(field, part)?;
     if part.get("type").is_some_and(|kind| kind == "input_image") {
         let instead = "this server reads text alone, in parts of type input_text";
         return Err(ValidationError::not_supported(field, "an image", instead));
@@ -108,19 +108,19 @@ fn one_of(
 
 fn read_question(field: String, question: Value) -> Result<Question, ValidationError> {
     const KINDS: [&str; 3] = ["predicate", "choice", "score"];
-    let mut question: Map<String, Value> = parse(&field, question)?;
+    let mut question = object(&field, question)?;
     question.retain(|_, value| !value.is_null());
     one_of(&field, &question, "type", &KINDS, false)?;
-    let (kind, list) = match question.get("type").and_then(Value::as_str) {
+    let (kind, options_key) = match question.get("type").and_then(Value::as_str) {
         Some("choice") => (QuestionKind::Choice, "choices"),
         Some("score") => (QuestionKind::Score, "levels"),
         _ => (QuestionKind::Predicate, ""),
     };
-    let known = ["type", "name", "instructions", list];
+    let known = ["type", "name", "instructions", options_key];
     check_keys(
         &field,
         &question,
-        &known[..4 - usize::from(list.is_empty())],
+        &known[..4 - usize::from(options_key.is_empty())],
     )?;
     let mut text = |name: &str| -> Result<Option<String>, ValidationError> {
         let value = question.remove(name);
@@ -133,16 +133,25 @@ fn read_question(field: String, question: Value) -> Result<Question, ValidationE
     let options = match kind {
         QuestionKind::Predicate => yes_and_no(&field, None, None),
         QuestionKind::Choice | QuestionKind::Score => {
-            let list_field = format!("{field}.{list}");
-            let entries = question.remove(list).ok_or_else(|| missing(&list_field))?;
-            let entries: Vec<Value> = parse(&list_field, entries)?;
+            let list_field = format!("{field}.{options_key}");
+            let entries = question
+                .remove(options_key)
+                .ok_or_else(|| missing(&list_field))?;
+            let entries = list(&list_field, entries)?;
             let entries = entries.into_iter().enumerate();
             entries
                 .map(|(i, entry)| read_option(&format!("{list_field}[{i}]"), kind, entry))
                 .collect::<Result<_, _>>()?
         }
     };
-    Question::new(name.into(), field, kind, instructions, options, (list, 2))
+    Question::new(
+        name.into(),
+        field,
+        kind,
+        instructions,
+        options,
+        (options_key, 2),
+    )
 }
 
 /// The options of a predicate, with when they are right.
@@ -161,7 +170,7 @@ fn read_option(
     kind: QuestionKind,
     entry: Value,
 ) -> Result<QuestionOption, ValidationError> {
-    let mut entry: Map<String, Value> = parse(field, entry)?;
+    let mut entry = object(field, entry)?;
     let name = if kind == QuestionKind::Choice {
         "value"
     } else {

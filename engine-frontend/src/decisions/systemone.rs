@@ -9,7 +9,7 @@ use super::question::{
 };
 use super::serving::Decided;
 use crate::error::{ValidationError, cut_short};
-use crate::openai::{Fields, check_keys, missing, parse};
+use crate::openai::{Fields, check_keys, list, missing, object};
 
 /// Reads a request.
 ///
@@ -56,7 +56,7 @@ fn optional_text(field: &str, value: Option<Value>) -> Result<Option<String>, Va
 
 fn read_question(name: String, question: Value) -> Result<Question, ValidationError> {
     let field = format!("questions.{}", cut_short(&name));
-    let mut question: Map<String, Value> = parse(&field, question)?;
+    let mut question = object(&field, question)?;
     question.retain(|_, value| !value.is_null());
     check_keys(&field, &question, &["type", "instructions", "criteria"])?;
     let kind = match question.get("type").and_then(Value::as_str) {
@@ -76,7 +76,7 @@ fn read_question(name: String, question: Value) -> Result<Question, ValidationEr
     let options = match (kind, question.remove("criteria")) {
         (QuestionKind::Predicate, None) => yes_and_no(&field, None, None),
         (QuestionKind::Predicate, Some(criteria)) => {
-            let mut criteria: Map<String, Value> = parse(&criteria_field, criteria)?;
+            let mut criteria = object(&criteria_field, criteria)?;
             check_keys(&criteria_field, &criteria, &["true", "false"])?;
             let mut of =
                 |key: &str| optional_text(&format!("{criteria_field}.{key}"), criteria.remove(key));
@@ -84,7 +84,7 @@ fn read_question(name: String, question: Value) -> Result<Question, ValidationEr
         }
         (_, None) => return Err(missing(&criteria_field)),
         (QuestionKind::Choice, Some(criteria)) => {
-            let criteria: Map<String, Value> = parse(&criteria_field, criteria)?;
+            let criteria = object(&criteria_field, criteria)?;
             let option = |(key, description): (String, Value)| {
                 let field = format!("{criteria_field}.{}", cut_short(&key));
                 let description = optional_text(&field, Some(description))?;
@@ -93,7 +93,7 @@ fn read_question(name: String, question: Value) -> Result<Question, ValidationEr
             criteria.into_iter().map(option).collect::<Result<_, _>>()?
         }
         (QuestionKind::Score, Some(criteria)) => {
-            let criteria: Vec<Value> = parse(&criteria_field, criteria)?;
+            let criteria = list(&criteria_field, criteria)?;
             let option = |(level, description): (usize, Value)| {
                 let field = format!("{criteria_field}[{level}]");
                 let value = level.to_string().into();

@@ -89,7 +89,7 @@ impl ChatCompletionRequest {
 
     pub(crate) fn from_fields(fields: Fields) -> Result<Self, ValidationError> {
         Self::with_messages(fields, |fields| {
-            chat_messages(fields.require("messages")?, &mut ArgumentBudget::new())
+            chat_messages(fields.require_list("messages")?, &mut ArgumentBudget::new())
         })
     }
 

@@ -83,6 +83,38 @@ impl Fields {
         parse(name, value).map(Some)
     }
 
+    /// Takes a field as it is.
+    pub(crate) fn take_value(&mut self, name: &'static str) -> Option<Value> {
+        self.known.push(name);
+        self.map.remove(name)
+    }
+
+    /// Takes a field that is an object, without a copy of what is in it.
+    pub(crate) fn take_object(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Map<String, Value>>, ValidationError> {
+        let value = self.take_value(name);
+        value.map(|value| object(name, value)).transpose()
+    }
+
+    /// Takes a field that is a list, without a copy of what is in it.
+    pub(crate) fn take_list(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Vec<Value>>, ValidationError> {
+        let value = self.take_value(name);
+        value.map(|value| list(name, value)).transpose()
+    }
+
+    /// Takes a list that must be there, without a copy of what is in it.
+    pub(crate) fn require_list(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Vec<Value>, ValidationError> {
+        self.take_list(name)?.ok_or_else(|| missing(name))
+    }
+
     /// Whether a field is there that nobody has taken yet, and is `true`.
     pub(crate) fn is_true(&self, name: &str) -> bool {
         self.map.get(name) == Some(&Value::Bool(true))
@@ -179,6 +211,22 @@ pub(crate) fn check_type<T: DeserializeOwned>(
 /// A field that must be there is not.
 pub(crate) fn missing(name: &str) -> ValidationError {
     ValidationError::about(name, format!("{name} is missing"))
+}
+
+/// The members of an object, without a copy of them; the error names the field.
+pub(crate) fn object(name: &str, value: Value) -> Result<Map<String, Value>, ValidationError> {
+    match value {
+        Value::Object(members) => Ok(members),
+        other => parse(name, other),
+    }
+}
+
+/// The elements of a list, without a copy of them; the error names the field.
+pub(crate) fn list(name: &str, value: Value) -> Result<Vec<Value>, ValidationError> {
+    match value {
+        Value::Array(elements) => Ok(elements),
+        other => parse(name, other),
+    }
 }
 
 /// Turns JSON into a type; the error names the field.

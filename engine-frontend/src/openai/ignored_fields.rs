@@ -312,7 +312,7 @@ pub(crate) fn take(fields: &mut Fields, api: Api) -> Result<(), ValidationError>
         if !is_taken_here || !field.apis.contains(&api) {
             continue;
         }
-        if let Some(value) = fields.take::<Value>(field.name)? {
+        if let Some(value) = fields.take_value(field.name) {
             check(field.name, value, fields.is_strict())?;
         }
     }

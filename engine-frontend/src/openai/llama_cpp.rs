@@ -56,7 +56,7 @@ pub(super) fn take(fields: &mut Fields) -> Result<(), ValidationError> {
         let is_off = |value: &Value| value.as_f64() == Some(off);
         fields.refuse_unless(name, instead_of(name), is_off)?;
         for name in details {
-            fields.take::<Value>(name)?;
+            fields.take_value(name);
         }
     }
     for name in FLAGS {

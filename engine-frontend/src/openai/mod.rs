@@ -77,7 +77,7 @@ pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};
 pub use warnings::Warnings;
 
 // What the Messages API is made of: see `crate::anthropic`.
-pub(crate) use fields::{Fields, missing, parse};
+pub(crate) use fields::{Fields, list, missing, object, parse};
 pub(crate) use ignored_fields::{METADATA, check as check_ignored};
 pub(crate) use known_keys::{check as check_keys, unknown as unknown_key};
 pub(crate) use own_words::{OwnWords, Renamed};

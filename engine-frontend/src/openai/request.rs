@@ -2,7 +2,7 @@
 
 use protocol::{RepetitionDetection, RequestOutputKind, SamplingParams, Shared};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::{Fields, missing, parse};
@@ -354,7 +354,7 @@ fn is_request_id(id: &str) -> bool {
 
 /// How many answers; whether there may be so many is for the sampling parameters to say.
 fn take_n(fields: &mut Fields) -> Result<Option<u32>, ValidationError> {
-    let Some(value) = fields.take::<Value>("n")? else {
+    let Some(value) = fields.take_value("n") else {
         return Ok(None);
     };
     let n = value.as_u64().and_then(|n| u32::try_from(n).ok());
@@ -382,7 +382,7 @@ fn take_truncation_side(fields: &mut Fields) -> Result<TruncationSide, Validatio
 
 /// A number, which is refused as it was sent where it is none of 32 bits.
 fn take_float(fields: &mut Fields, name: &'static str) -> Result<Option<f32>, ValidationError> {
-    let Some(value) = fields.take::<Value>(name)? else {
+    let Some(value) = fields.take_value(name) else {
         return Ok(None);
     };
     let float: f32 = parse(name, &value)?;
@@ -421,7 +421,7 @@ pub(crate) fn take_max_tokens(
     fields: &mut Fields,
     name: &'static str,
 ) -> Result<Option<u32>, ValidationError> {
-    let Some(value) = fields.take::<Value>(name)? else {
+    let Some(value) = fields.take_value(name) else {
         return Ok(None);
     };
     match value.as_u64().and_then(|value| u32::try_from(value).ok()) {
@@ -441,7 +441,7 @@ pub(super) fn wrong_max_tokens(name: &str, value: &str) -> ValidationError {
 
 fn take_stream_options(fields: &mut Fields) -> Result<Option<StreamOptions>, ValidationError> {
     const FIELD: &str = "stream_options";
-    let Some(mut map) = fields.take::<Map<String, Value>>(FIELD)? else {
+    let Some(mut map) = fields.take_object(FIELD)? else {
         return Ok(None);
     };
     if let Some(value) = map
@@ -490,7 +490,7 @@ fn take_stop(fields: &mut Fields) -> Result<Shared<[String]>, ValidationError> {
 }
 
 fn take_logit_bias(fields: &mut Fields) -> Result<Shared<[(u32, f32)]>, ValidationError> {
-    let Some(bias) = fields.take::<Map<String, Value>>("logit_bias")? else {
+    let Some(bias) = fields.take_object("logit_bias")? else {
         return Ok(Shared::default());
     };
     bias.iter()
@@ -524,7 +524,7 @@ fn take_repetition_detection(
 ) -> Result<Option<RepetitionDetection>, ValidationError> {
     const FIELD: &str = "repetition_detection";
     const KEYS: [&str; 3] = ["max_pattern_size", "min_pattern_size", "min_count"];
-    let Some(object) = fields.take::<Map<String, Value>>(FIELD)? else {
+    let Some(object) = fields.take_object(FIELD)? else {
         return Ok(None);
     };
     known_keys::check(FIELD, &object, &KEYS)?;

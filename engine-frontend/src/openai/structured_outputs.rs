@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 pub(super) use self::nested_schemas::warn_of_schema;
 use self::nested_schemas::{warn_of_grammar, warn_of_tag};
-use super::fields::{Fields, check_type, missing, parse};
+use super::fields::{Fields, check_type, missing, object, parse};
 use super::known_keys;
 use super::warnings::Warnings;
 use crate::error::ValidationError;
@@ -111,13 +111,13 @@ struct Gathered {
 /// The first field that is wrong, by name; more than one constraint, or options for JSON without any.
 pub(super) fn take(fields: &mut Fields) -> Result<Taken, ValidationError> {
     let mut gathered = Gathered::default();
-    if let Some(value) = fields.take::<Map<String, Value>>("structured_outputs")? {
+    if let Some(value) = fields.take_object("structured_outputs")? {
         gathered.wants_constraint = Some("structured_outputs".to_owned());
         for (name, value) in value {
             gathered.take_field("structured_outputs.", &name, value)?;
         }
     }
-    if let Some(value) = fields.take::<Map<String, Value>>(RESPONSE_FORMAT)? {
+    if let Some(value) = fields.take_object(RESPONSE_FORMAT)? {
         gathered.take_response_format(value)?;
     }
     for (name, as_name) in [
@@ -131,7 +131,7 @@ pub(super) fn take(fields: &mut Fields) -> Result<Taken, ValidationError> {
         ("json_schema", "json"),
         ("grammar", "grammar"),
     ] {
-        if let Some(value) = fields.take::<Value>(name)? {
+        if let Some(value) = fields.take_value(name) {
             gathered.take_named(name.to_owned(), as_name, value)?;
         }
     }
@@ -358,7 +358,7 @@ impl Gathered {
         else {
             return Err(missing(FIELD));
         };
-        let mut json_schema: Map<String, Value> = parse(FIELD, value)?;
+        let mut json_schema = object(FIELD, value)?;
         known_keys::check(
             FIELD,
             &json_schema,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::error::ServingError;
-use super::fields::{Fields, missing, parse};
+use super::fields::{Fields, list, missing, object};
 use super::ignored_fields::Api;
 use super::known_keys;
 use super::logprobs::number;
@@ -114,7 +114,7 @@ impl TokenGenerateRequest {
         let mut outer = Fields::of(Api::Completions, body, is_strict)?;
         let mut merged = Map::new();
         for name in FIELDS {
-            let value = outer.take::<Value>(name)?;
+            let value = outer.take_value(name);
             merged.extend(value.map(|value| (name.to_owned(), value)));
         }
         outer.finish().map_err(without_other_constraints)?;
@@ -122,7 +122,7 @@ impl TokenGenerateRequest {
         let Some(sampling) = merged.remove(SAMPLING_PARAMS) else {
             return Err(missing(SAMPLING_PARAMS));
         };
-        let sampling: Map<String, Value> = parse(SAMPLING_PARAMS, sampling)?;
+        let sampling = object(SAMPLING_PARAMS, sampling)?;
         known_keys::check(SAMPLING_PARAMS, &sampling, &SAMPLING_FIELDS)?;
         // Read as those of a completion are.
         merged.extend(sampling);
@@ -200,7 +200,7 @@ fn take_token_ids(value: Option<Value>) -> Result<Vec<u32>, ValidationError> {
     let Some(value) = value else {
         return Err(missing(TOKEN_IDS));
     };
-    let ids: Vec<Value> = parse(TOKEN_IDS, value)?;
+    let ids = list(TOKEN_IDS, value)?;
     if ids.is_empty() {
         let message = "token_ids must hold at least one token id";
         return Err(ValidationError::field(TOKEN_IDS, "[]", message));

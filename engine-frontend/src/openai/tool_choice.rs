@@ -68,7 +68,7 @@ pub(super) fn take_tool_choice(
     fields: &mut Fields,
     tools: Option<&[Value]>,
 ) -> Result<ToolChoice, ValidationError> {
-    let Some(choice) = fields.take::<Value>(TOOL_CHOICE)? else {
+    let Some(choice) = fields.take_value(TOOL_CHOICE) else {
         return match tools {
             None => Ok(ToolChoice::None),
             Some(_) => Ok(ToolChoice::Auto),

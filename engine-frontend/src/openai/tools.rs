@@ -21,7 +21,7 @@ use crate::json_problem::json_problem;
 
 /// Takes `tools`.
 pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, ValidationError> {
-    let Some(tools) = fields.take::<Vec<Value>>("tools")? else {
+    let Some(tools) = fields.take_list("tools")? else {
         return Ok(None);
     };
     if tools.is_empty() && fields.is_strict() {

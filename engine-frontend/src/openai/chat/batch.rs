@@ -7,7 +7,7 @@ use super::{ChatCompletionRequest, chat_messages};
 use crate::error::ValidationError;
 use crate::input_processor::num_bytes;
 use crate::openai::completion::MAX_PROMPTS;
-use crate::openai::fields::{Fields, parse};
+use crate::openai::fields::{Fields, list};
 use crate::openai::ignored_fields::Api;
 
 const MESSAGES: &str = "messages";
@@ -44,7 +44,7 @@ impl BatchChatCompletionRequest {
 
     fn from_fields(mut fields: Fields) -> Result<Self, ValidationError> {
         refuse_unsupported(&mut fields)?;
-        let conversations: Vec<Value> = fields.require(MESSAGES)?;
+        let conversations = fields.require_list(MESSAGES)?;
         let count = conversations.len();
         if !(1..=MAX_PROMPTS).contains(&count) {
             let message =
@@ -91,7 +91,7 @@ fn take_conversation(
         let message = format!("{field} must be a conversation: a list of messages");
         return Err(ValidationError::field(field, &conversation, message));
     }
-    let messages: Vec<Value> = parse(&field, conversation)?;
+    let messages = list(&field, conversation)?;
     chat_messages(messages, arguments).map_err(|error| in_conversation(&field, error))
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
 use crate::json_problem::json_problem;
-use crate::openai::fields::parse;
+use crate::openai::fields::object;
 use crate::openai::known_keys::{self, CALLED_FUNCTION, CONTENT_PART, MESSAGE, TOOL_CALL};
 use crate::openai::tools::name_of;
 use crate::unique_json::{self, UniqueJsonError};
@@ -68,7 +68,7 @@ pub(super) fn chat_message(
     message: Value,
     arguments: &mut ArgumentBudget,
 ) -> Result<Value, ValidationError> {
-    let mut message: Map<String, Value> = parse(&format!("messages[{i}]"), message)?;
+    let mut message = object(&format!("messages[{i}]"), message)?;
     let role = message.get("role").and_then(Value::as_str).unwrap_or("");
     if !ROLES.contains(&role) {
         let value = message.get("role").cloned().unwrap_or_default();

@@ -105,10 +105,10 @@ impl ResponsesRequest {
         let messages = std::mem::take(&mut input.messages);
         chat.insert("messages".to_owned(), messages.into());
         told.insert("instructions".to_owned(), json!(instructions));
-        let text: Map<String, Value> = fields.take("text")?.unwrap_or_default();
+        let text = fields.take_object("text")?.unwrap_or_default();
         told.insert("text".to_owned(), take_text(text, &mut chat, is_strict)?);
         let choice: Option<Value> = fields.take("tool_choice")?;
-        let tools: Option<Vec<Value>> = fields.take("tools")?;
+        let tools = fields.take_list("tools")?;
         if is_strict {
             refuse_idle(&tools, choice.as_ref())?;
         }
@@ -151,7 +151,7 @@ impl ResponsesRequest {
             take_reasoning(&mut fields, &mut chat)?,
         );
         take_logprobs(&mut fields, &mut chat, &mut told)?;
-        let metadata = fields.take::<Value>(METADATA)?.unwrap_or(json!({}));
+        let metadata = fields.take_value(METADATA).unwrap_or(json!({}));
         ignored_fields::check(METADATA, metadata.clone(), is_strict)?;
         told.insert(METADATA.to_owned(), metadata);
         if let Some(user) = fields.take::<String>("user")? {
@@ -224,7 +224,7 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
 fn take_stream_options(fields: &mut Fields) -> Result<(), ValidationError> {
     const FIELD: &str = "stream_options";
     const OBFUSCATION: &str = "stream_options.include_obfuscation";
-    let Some(options) = fields.take::<Map<String, Value>>(FIELD)? else {
+    let Some(options) = fields.take_object(FIELD)? else {
         return Ok(());
     };
     if fields.is_strict() && !fields.is_true("stream") {
@@ -315,7 +315,7 @@ fn take_reasoning(
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
 ) -> Result<Value, ValidationError> {
-    let given: Map<String, Value> = fields.take("reasoning")?.unwrap_or_default();
+    let given = fields.take_object("reasoning")?.unwrap_or_default();
     for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
         match name.as_str() {
             "effort" => {
