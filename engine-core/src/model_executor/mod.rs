@@ -16,6 +16,8 @@ mod gguf;
 mod mapped;
 mod models;
 mod quantization;
+mod quantized_linear;
+mod quantized_tensor;
 mod rotary;
 mod stored_tensor;
 mod weights;
@@ -27,7 +29,11 @@ use std::sync::atomic::AtomicU64;
 
 pub use checkpoint::CheckpointFiles;
 pub use compute_pool::{ComputePool, PoolError};
-pub use config::{ExpertsConfig, HfConfig, HiddenAct};
+pub use config::{
+    AwqConfig, CompressedTensorsConfig, ConfigGroup, ExpertsConfig, Fp8Config, GptqConfig,
+    GptqScheme, HfConfig, HiddenAct, LinearScheme, ModulePattern, PackedScheme, QuantizationConfig,
+    ScaleShape,
+};
 pub use error::ModelError;
 pub use gguf::GgufModel;
 pub use models::supported_architectures;

@@ -100,7 +100,12 @@ pub(crate) fn load(
     }
     let is_large = |least_bytes| checkpoint.num_bytes() as u64 >= least_bytes;
     let cache = Arc::new(if options.weight_cache.is_some_and(is_large) {
-        WeightCache::open(files, &checkpoint, quantization)
+        WeightCache::open(
+            files,
+            &checkpoint,
+            config.quantization.as_ref(),
+            quantization,
+        )
     } else {
         WeightCache::off()
     });
@@ -120,13 +125,18 @@ pub(crate) fn load(
         (BackendKind::CudaSimulator, format) => load_on!(CudaBackend::on_simulator(dtype, format)?),
     };
     cache.finish();
+    let method = config
+        .quantization
+        .as_ref()
+        .map(|config| config.method().to_owned());
+    let quantized_format = method.or_else(|| checkpoint.quantized_format());
     Ok(LoadedModel {
         name: name.to_owned(),
         config,
         dtype,
         kv_cache_format,
         quantization,
-        quantized_format: checkpoint.quantized_format(),
+        quantized_format,
         weights,
     })
 }

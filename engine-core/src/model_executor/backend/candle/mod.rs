@@ -164,6 +164,7 @@ impl Backend for CandleBackend {
                     WeightFormat::Full
                     | WeightFormat::Quantized(_)
                     | WeightFormat::Wide(_)
+                    | WeightFormat::Grouped { .. }
                     | WeightFormat::K(_) => Ok(values),
                 }
             })
