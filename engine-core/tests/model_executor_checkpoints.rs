@@ -9,8 +9,9 @@ mod random_checkpoint;
 
 use std::path::Path;
 
-use model_runner::{Runner, Sequence, WeightOptions, cosine, load};
-use protocol::{BackendKind, Dtype, Quantization};
+use engine_core::model_executor::ModelDtype;
+use model_runner::{LIMITS, Runner, Sequence, WeightOptions, cosine, load, load_with};
+use protocol::{BackendKind, Dtype, KvCacheDtype, Quantization};
 use quantized_checkpoint::{Form, Order, Tensor, convert, read, write};
 use random_checkpoint::RandomCheckpoint;
 use serde_json::{Value, json};
@@ -179,6 +180,54 @@ fn the_same_on_a_gpu_in_the_models_dtype() {
         let likeness = cosine(&of(pair.quantized.path()), &of(pair.plain.path()));
         assert!(likeness > 0.998, "{form:?}: {likeness}");
     }
+}
+
+#[test]
+fn half_precision_is_kept_in_16_bits_and_multiplied_exactly() {
+    for architecture in ["LlamaForCausalLM", "Qwen3MoeForCausalLM"] {
+        let folder = tempfile::tempdir().unwrap();
+        let model = RandomCheckpoint {
+            dtype: safetensors::Dtype::F16,
+            ..RandomCheckpoint::tiny(architecture, 3)
+        };
+        model.write(folder.path()).unwrap();
+        let of = |dtype| {
+            let loaded = load_with(
+                folder.path(),
+                BackendKind::Cpu,
+                dtype,
+                KvCacheDtype::Bf16,
+                2,
+            );
+            let loaded = loaded.unwrap();
+            let format = loaded.dtype();
+            let ids: Vec<u32> = (0..60).map(|id| id * 7 % 203).collect();
+            let mut sequence = Sequence::new(&ids, &[5, 2, 9, 4]);
+            let model = loaded.into_model(&LIMITS).unwrap();
+            (format, Runner { model }.prefill(&mut sequence, 50))
+        };
+        let (format, logits) = of(Dtype::Auto);
+        assert_eq!(format, ModelDtype::Float16);
+        // The same products and sums as of numbers of 32 bits.
+        assert_eq!(logits, of(Dtype::Float32).1, "{architecture}");
+        assert_ne!(logits, of(Dtype::BFloat16).1, "{architecture}");
+    }
+}
+
+#[test]
+fn half_precision_on_a_gpu_is_bfloat16() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = RandomCheckpoint {
+        dtype: safetensors::Dtype::F16,
+        ..RandomCheckpoint::tiny("LlamaForCausalLM", 3)
+    };
+    model.write(folder.path()).unwrap();
+    let of = |dtype| load(folder.path(), BackendKind::CudaSimulator, dtype, 1);
+    assert_eq!(of(Dtype::Auto).unwrap().dtype(), ModelDtype::BFloat16);
+    assert_eq!(
+        of(Dtype::Float16).err().unwrap().to_string(),
+        "dtype: float16 is not there on a GPU: auto, bfloat16 or float32"
+    );
 }
 
 /// The error of loading a checkpoint that was changed.
@@ -372,6 +421,11 @@ fn tensors_that_contradict_the_config_are_refused_by_name_and_field() {
             FOUR_BITS[6],
             Box::new(|_, tensors| tensor(tensors, "weight_shape").data[0] ^= 1),
             format!("{UP}.weight_shape says [321, 128] and must say [320, 128]"),
+        ),
+        (
+            Form::Fp8Tensor,
+            Box::new(|_, tensors| tensor(tensors, "weight").data[129] = 0xff),
+            format!("{UP}.weight has NaN at [1, 1] (config.json: quantization_config.quant_method)"),
         ),
         // Layers that are quantized though the config says that they aren't, and the other way round.
         (

@@ -215,6 +215,11 @@ impl<'a> LinearTensors<'a, '_> {
             CodeKind::Signed | CodeKind::Unsigned => Dtype::I8,
         };
         let codes = self.required("weight", "quant_method", &[dtype], &[&[rows, cols]])?;
+        let is_nan = |code: &u8| kind == CodeKind::E4M3 && code & 0x7f == 0x7f;
+        if let Some(at) = codes.data.iter().position(is_nan) {
+            let problem = format!("has NaN at [{}, {}]", at / cols, at % cols);
+            return Err(self.wrong("weight", "quant_method", problem));
+        }
         let field = match (scale_name, shape) {
             ("weight_scale_inv", _) => "weight_block_size",
             (_, ScaleShape::TensorOrChannel) => "quant_method",

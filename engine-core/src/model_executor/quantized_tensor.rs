@@ -75,6 +75,38 @@ impl Codes<'_> {
         };
         (word_at(self.data, word) >> (place * self.bits)) as u8 & mask(self.bits)
     }
+
+    /// The codes of a row.
+    pub(crate) fn row(&self, row: usize) -> Vec<u8> {
+        let per_word = 32 / self.bits as usize;
+        let words = match self.layout {
+            CodeLayout::Bytes => {
+                let bytes = self.data.get(row * self.cols..(row + 1) * self.cols);
+                return bytes.unwrap_or_default().to_vec();
+            }
+            CodeLayout::WordsOfRows => {
+                return (0..self.cols).map(|col| self.get(row, col)).collect();
+            }
+            CodeLayout::WordsOfRow => {
+                let words = self.cols.div_ceil(per_word);
+                row * words..(row + 1) * words
+            }
+            CodeLayout::WordsOfColumns => row..self.cols.div_ceil(per_word) * self.rows,
+        };
+        let step = match self.layout {
+            CodeLayout::WordsOfColumns => self.rows,
+            _ => 1,
+        };
+        let mut codes = Vec::with_capacity(words.len() / step * per_word + per_word);
+        for word in words.step_by(step) {
+            let word = word_at(self.data, word);
+            codes.extend(
+                (0..per_word).map(|at| (word >> (at as u32 * self.bits)) as u8 & mask(self.bits)),
+            );
+        }
+        codes.truncate(self.cols);
+        codes
+    }
 }
 
 /// Word `index` of little-endian words; 0 behind the last.
@@ -207,17 +239,16 @@ impl QuantizedTensor<'_> {
 
     /// Calls `each(column, value)` over one row, in the columns' own order.
     pub(crate) fn for_each_in_row(&self, row: usize, mut each: impl FnMut(usize, f32)) {
-        let (cols, groups) = (self.codes.cols, self.codes.cols.div_ceil(self.block[1]));
+        let groups = self.codes.cols.div_ceil(self.block[1]);
         let scales: Vec<(f32, f32)> = (0..groups)
             .map(|group| (self.scale(row, group), f32::from(self.zero(row, group))))
             .collect();
-        for col in 0..cols {
+        for (col, code) in self.codes.row(row).into_iter().enumerate() {
             let group = match &self.order {
                 None => col / self.block[1],
                 Some(order) => order.groups.get(col).map_or(0, |group| *group as usize),
             };
             let (scale, zero) = scales.get(group).copied().unwrap_or_default();
-            let code = self.codes.get(row, col);
             let number = match self.codes.kind {
                 CodeKind::Unsigned => f32::from(code) - zero,
                 CodeKind::Signed => f32::from(code as i8),
@@ -239,15 +270,14 @@ impl QuantizedTensor<'_> {
         row: usize,
         mut each: impl FnMut(usize, WideGroup),
     ) {
-        for (index, first) in (0..self.codes.cols).step_by(WIDE_GROUP).enumerate() {
-            let scale = self.scale(row, first / self.block[1]);
+        for (index, codes) in self.codes.row(row).chunks(WIDE_GROUP).enumerate() {
+            let scale = self.scale(row, index * WIDE_GROUP / self.block[1]);
             let mut group = WideGroup {
                 scale: f16::from_f32(scale),
                 ..WideFormat::Wide8.quantize(&[0.0; WIDE_GROUP])
             };
-            let cols = first..self.codes.cols.min(first + WIDE_GROUP);
-            for (value, col) in group.values.iter_mut().zip(cols) {
-                *value = self.codes.get(row, col) as i8;
+            for (value, code) in group.values.iter_mut().zip(codes) {
+                *value = *code as i8;
             }
             each(index, group);
         }
@@ -271,7 +301,11 @@ mod tests {
 
     /// All codes of a matrix, by row.
     fn all(codes: &Codes<'_>) -> Vec<Vec<u8>> {
-        let row = |row| (0..codes.cols).map(|col| codes.get(row, col)).collect();
+        let row = |row| {
+            let one_by_one: Vec<u8> = (0..codes.cols).map(|col| codes.get(row, col)).collect();
+            assert_eq!(codes.row(row), one_by_one);
+            one_by_one
+        };
         (0..codes.rows).map(row).collect()
     }
 

@@ -65,8 +65,9 @@ impl GroupedMatrix {
                     header[2 * col..][..2].copy_from_slice(&scale.to_bits().to_ne_bytes());
                     header[SCALES + col] = tensor.zero(row, stored);
                 }
+                let codes = tensor.codes.row(row);
                 for k in 0..in_features {
-                    let code = tensor.codes.get(row, tensor.column_at(k));
+                    let code = codes.get(tensor.column_at(k)).copied().unwrap_or(0);
                     let (at, shift) = place::<Wide4>(k % WIDE_GROUP, col);
                     to[k / WIDE_GROUP * WIDE_GROUP_BYTES + at] |= code << shift;
                 }

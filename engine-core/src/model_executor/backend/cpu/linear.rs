@@ -9,7 +9,7 @@ use super::bf16_tiles::{self, Bf16TileKernel};
 use super::buffer::{Buffer, SharedMut};
 use super::dense::{DenseKernel, DenseMatrix};
 use super::experts::ExpertRows;
-use super::format::{Bf16, F32};
+use super::format::{Bf16, F16, F32};
 use super::gated::{self, Gated, GroupScratch};
 use super::grouped::GroupedMatrix;
 use super::grouped_multiply::GroupedKernel;
@@ -37,6 +37,8 @@ pub(crate) enum PackedMatrix {
     F32(DenseMatrix<F32>),
     /// bfloat16.
     Bf16(DenseMatrix<Bf16>),
+    /// Half precision.
+    F16(DenseMatrix<F16>),
     /// 8 bits, quantized while loading.
     Wide8(WideMatrix<Wide8>),
     /// 4 bits, quantized while loading.
@@ -63,6 +65,7 @@ macro_rules! each_format {
         match $matrix {
             PackedMatrix::F32($name) => $call,
             PackedMatrix::Bf16($name) => $call,
+            PackedMatrix::F16($name) => $call,
             PackedMatrix::Wide8($name) => $call,
             PackedMatrix::Wide4($name) => $call,
             PackedMatrix::Q8($name) => $call,
@@ -103,6 +106,9 @@ impl Packing<'_> {
             }
             (WeightFormat::Dense, ModelDtype::BFloat16) => {
                 PackedMatrix::Bf16(DenseMatrix::pack(pool, in_features, parts, bias)?)
+            }
+            (WeightFormat::Dense, ModelDtype::Float16) => {
+                PackedMatrix::F16(DenseMatrix::pack(pool, in_features, parts, bias)?)
             }
             (WeightFormat::Wide(WideFormat::Wide8), _) => {
                 PackedMatrix::Wide8(self.wide(name, in_features, parts, bias)?)
@@ -446,6 +452,7 @@ impl Linear<'_> {
         let (level, width) = (self.level, matrix.in_features());
         match matrix {
             PackedMatrix::F32(matrix) => self.run(&DenseKernel { matrix, level }, x, outputs, out),
+            PackedMatrix::F16(matrix) => self.run(&DenseKernel { matrix, level }, x, outputs, out),
             PackedMatrix::Bf16(matrix) => {
                 #[cfg(target_arch = "x86_64")]
                 if level.has_bf16_dot() {
@@ -608,6 +615,7 @@ impl Linear<'_> {
         }
         match first {
             PackedMatrix::F32(_) => run!(F32, x, matrix => DenseKernel { matrix, level }),
+            PackedMatrix::F16(_) => run!(F16, x, matrix => DenseKernel { matrix, level }),
             PackedMatrix::Bf16(_) => {
                 #[cfg(target_arch = "x86_64")]
                 if level.has_bf16_dot() {
