@@ -260,7 +260,8 @@ impl QuantizedTensor<'_> {
 
     /// Whether the codes are groups of [`WideFormat::Wide8`] as they are.
     pub(crate) fn is_wide(&self) -> bool {
-        let whole_groups = self.block[1] >= self.codes.cols || self.block[1] % WIDE_GROUP == 0;
+        let whole_groups =
+            self.block[1] >= self.codes.cols || self.block[1].is_multiple_of(WIDE_GROUP);
         self.codes.kind == CodeKind::Signed && whole_groups
     }
 

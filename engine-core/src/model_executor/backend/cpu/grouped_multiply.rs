@@ -1,10 +1,12 @@
 //! Products of rows in wide groups with a [`GroupedMatrix`].
 
+use std::ops::Range;
+
 use super::grouped::{GroupedMatrix, HEADER, SCALES, WIDE_GROUP_BYTES};
 use super::integer::IntegerSimd;
 use super::integer_product::{IntegerProduct, multiply_rows};
 use super::panels::{PanelKernel, Part};
-use super::prefetch::RowBlock;
+use super::prefetch::{Prefetch, RowBlock};
 use super::simd::{LANES, SimdLevel};
 use super::wide::{HEADERS_AHEAD, STEP};
 use super::wide_rows::{WideRowGroup, num_wide_groups};
@@ -95,17 +97,28 @@ impl IntegerProduct for Headed<'_> {
                     let header = self
                         .headers
                         .add((index * groups + first / parts_per_group) * HEADER);
-                    S::prefetch(header.wrapping_add(HEADERS_AHEAD * HEADER));
-                    let mut sums = [[S::splat_sums(0); VECS]; ROWS];
-                    let mut x_sums = [0i32; ROWS];
-                    for part in first..num_parts.min(first + parts_per_group) {
-                        let at = values.add(index * WIDE_GROUP_BYTES + part * PART_BYTES);
-                        prefetch.step::<S>(at, PART_BYTES);
-                        add_part::<S, ROWS, VECS>(at, col, part, &x, &mut sums);
-                        for (row, sum) in x_sums.iter_mut().enumerate() {
-                            *sum += i32::from((*x(row)).part_sums[part]);
-                        }
+                    for line in (0..HEADER).step_by(64) {
+                        S::prefetch(header.wrapping_add(HEADERS_AHEAD * HEADER + line));
                     }
+                    let parts = first..num_parts.min(first + parts_per_group);
+                    let weights = values.add(index * WIDE_GROUP_BYTES);
+                    // Here and not within their loops, of which there are so two.
+                    let (sums, x_sums) = match prefetch.is_by_line() {
+                        true => sums_of_parts::<S, ROWS, VECS, true>(
+                            weights,
+                            col,
+                            parts,
+                            &x,
+                            &mut prefetch,
+                        ),
+                        false => sums_of_parts::<S, ROWS, VECS, false>(
+                            weights,
+                            col,
+                            parts,
+                            &x,
+                            &mut prefetch,
+                        ),
+                    };
                     for vec in 0..VECS {
                         let col = col + vec * LANES;
                         let scale = S::load_f16(header.add(2 * col).cast());
@@ -125,37 +138,60 @@ impl IntegerProduct for Headed<'_> {
     }
 }
 
-/// Adds the products of 32 of the depth to `sums`.
+/// The sums over the products of some parts of 32 of a wide group's depth, and over each row's values in
+/// them. With `BY_LINE` the lines that follow are asked for one by one.
 ///
 /// # Safety
-/// As [`IntegerProduct::multiply`]: `values` must hold the part, `x` be valid for all rows.
+/// As [`IntegerProduct::multiply`]: `weights` must hold the parts, `x` be valid for all rows.
 #[inline(always)]
-unsafe fn add_part<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
-    values: *const u8,
+unsafe fn sums_of_parts<
+    S: IntegerSimd,
+    const ROWS: usize,
+    const VECS: usize,
+    const BY_LINE: bool,
+>(
+    weights: *const u8,
     col: usize,
-    part: usize,
+    parts: Range<usize>,
     x: &impl Fn(usize) -> *const WideRowGroup,
-    sums: &mut [[S::Sums; VECS]; ROWS],
-) {
-    // SAFETY: the caller vouches for the level, the part and the rows.
+    prefetch: &mut Prefetch,
+) -> ([[S::Sums; VECS]; ROWS], [i32; ROWS]) {
+    // SAFETY: the caller vouches for the level, the parts and the rows.
     unsafe {
-        for four in 0..PART / 8 {
-            let at = values.add(four * 2 * STEP + col * 4);
-            let mut bytes = [S::load_nibbles(at); VECS];
-            for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
-                *bytes = S::load_nibbles(at.add(vec * STEP));
+        let mut sums = [[S::splat_sums(0); VECS]; ROWS];
+        let mut x_sums = [0i32; ROWS];
+        for part in parts {
+            let values = weights.add(part * PART_BYTES);
+            if !BY_LINE {
+                prefetch.step::<S>(values, PART_BYTES);
             }
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let x = (&raw const (*x(row)).values).cast::<i8>().add(part * PART);
-                let lower = S::splat_factors(x.add(4 * four));
-                for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                    *sum = S::dot(*sum, bytes.0, lower);
+            for (row, sum) in x_sums.iter_mut().enumerate() {
+                *sum += i32::from((*x(row)).part_sums[part]);
+            }
+            for four in 0..PART / 8 {
+                let at = values.add(four * 2 * STEP + col * 4);
+                let mut bytes = [S::load_nibbles(at); VECS];
+                for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
+                    *bytes = S::load_nibbles(at.add(vec * STEP));
                 }
-                let upper = S::splat_factors(x.add(4 * four + PART / 2));
-                for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                    *sum = S::dot(*sum, bytes.1, upper);
+                if BY_LINE {
+                    for vec in 0..VECS {
+                        Prefetch::line::<S>(at.add(vec * STEP));
+                    }
+                }
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let x = (&raw const (*x(row)).values).cast::<i8>().add(part * PART);
+                    let lower = S::splat_factors(x.add(4 * four));
+                    for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                        *sum = S::dot(*sum, bytes.0, lower);
+                    }
+                    let upper = S::splat_factors(x.add(4 * four + PART / 2));
+                    for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                        *sum = S::dot(*sum, bytes.1, upper);
+                    }
                 }
             }
         }
+        (sums, x_sums)
     }
 }

@@ -167,7 +167,7 @@ impl QuantizationConfig {
         match self {
             Self::Fp8(config) => {
                 let plain = is_lm_head || is_any(&config.modules_to_not_convert);
-                (!plain).then(|| match config.weight_block_size {
+                (!plain).then_some(match config.weight_block_size {
                     Some(block) => LinearScheme::Fp8 {
                         scales: ScaleShape::Block(block),
                         scale_name: "weight_scale_inv",
@@ -243,9 +243,9 @@ impl Fp8Config {
 
 impl AwqConfig {
     fn parse(fields: &Fields<'_>) -> Result<Self, ModelError> {
-        let either = |new: &'static str, old: &'static str| match fields.get(new) {
-            Some(_) => new,
-            None => old,
+        let either = |new: &'static str, old: &'static str| match fields.get(old) {
+            Some(_) => old,
+            None => new,
         };
         let bits = either("bits", "w_bit");
         if fields.bits(bits)? != 4 {

@@ -59,11 +59,11 @@ impl ModulePattern {
     pub fn matches(&self, module: &str) -> bool {
         match self {
             Self::Regex(regex) => regex.is_match(module),
-            Self::Name(name) => {
-                let name: Vec<&str> = name.split('.').collect();
-                let parts: Vec<&str> = module.split('.').collect();
-                parts.windows(name.len()).any(|window| window == name)
-            }
+            Self::Name(name) => module.match_indices(name.as_str()).any(|(at, name)| {
+                let is_end = |part: &str| part.is_empty() || part.starts_with('.');
+                let before = &module[..at];
+                (before.is_empty() || before.ends_with('.')) && is_end(&module[at + name.len()..])
+            }),
         }
     }
 }
@@ -80,6 +80,9 @@ mod tests {
             ("model.layers.1", "model.layers.1.mlp.up_proj", true),
             ("model.layers.1", "model.layers.10.mlp.up_proj", false),
             ("lm_head", "lm_head", true),
+            ("mlp.up_proj", "model.mlp.up_proj_mlp.up_proj", false),
+            ("mlp", "model.mlp_mlp.mlp.x", true),
+            ("", "model.mlp", false),
             ("re:.*gate$", "model.layers.0.mlp.gate", true),
             ("re:.*gate$", "model.layers.0.mlp.gate_proj", false),
             ("re:mlp", "model.layers.0.mlp.gate", false),
