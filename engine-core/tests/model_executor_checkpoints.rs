@@ -360,6 +360,20 @@ fn configs_that_ask_for_something_else_are_refused_by_field() {
             "config_groups.weights.num_bits: 2",
             "4 or 8",
         ),
+        (
+            FOUR_BITS[4],
+            "/modules_to_not_convert",
+            json!(vec!["x"; 16_385]),
+            "modules_to_not_convert: too long",
+            "16384",
+        ),
+        (
+            packed,
+            "/ignore",
+            json!(vec!["re:x"; 257]),
+            "ignore: too long",
+            "256",
+        ),
     ] {
         let error = set(form, pointer, value);
         assert!(

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{Fields, LinearScheme, ModulePattern, PATH, PackedScheme, ScaleShape, block_of};
+use super::{
+    Fields, LinearScheme, MAX_GROUPS, ModulePattern, PATH, PackedScheme, ScaleShape, block_of,
+};
 use crate::model_executor::config::fields::config_error;
 use crate::model_executor::error::ModelError;
 
@@ -45,6 +47,10 @@ impl CompressedTensorsConfig {
                 "missing; an object of groups of layers is needed",
             )
         })?;
+        if groups.len() > MAX_GROUPS {
+            let problem = format!("{} groups; at most {MAX_GROUPS} are read", groups.len());
+            return Err(config_error(format!("{PATH}config_groups"), problem));
+        }
         let groups = groups.iter().map(|(_, group)| match group {
             Value::Object(group) => ConfigGroup::parse(fields, group),
             other => Err(fields.wrong("config_groups", other, "an object in each group")),

@@ -17,6 +17,16 @@ use crate::model_executor::error::ModelError;
 /// Path of the object in errors.
 const PATH: &str = "quantization_config.";
 
+/// Most names of modules in a list: each is compared with every layer's, and published lists have some
+/// thousands.
+const MAX_NAMES: usize = 16_384;
+
+/// Most regular expressions in a list: each may take 256 KiB.
+const MAX_EXPRESSIONS: usize = 256;
+
+/// Most entries of `config_groups`.
+const MAX_GROUPS: usize = 16;
+
 /// What a quantized checkpoint says of its layers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum QuantizationConfig {
@@ -291,6 +301,10 @@ fn dynamic_rules(
     let Value::Object(rules) = value else {
         return Err(fields.wrong("dynamic", value, "an object of patterns and settings"));
     };
+    if rules.len() > MAX_EXPRESSIONS {
+        let problem = format!("{} rules; at most {MAX_EXPRESSIONS} are read", rules.len());
+        return Err(config_error(format!("{PATH}dynamic"), problem));
+    }
     let rules = rules.iter().map(|(pattern, settings)| {
         let (is_left_out, text) = match pattern.strip_prefix("-:") {
             Some(text) => (true, text),
@@ -374,7 +388,7 @@ impl Fields<'_> {
             return Ok(Vec::new());
         };
         let wrong = || self.wrong(name, value, "a list of names of modules");
-        let mut patterns = Vec::new();
+        let (mut patterns, mut num_expressions) = (Vec::new(), 0);
         for entry in value.as_array().ok_or_else(wrong)? {
             let names = match entry {
                 Value::Array(names) => names.as_slice(),
@@ -386,6 +400,13 @@ impl Fields<'_> {
                     &format!("{}{name}", self.path),
                     entry,
                 )?);
+                num_expressions += usize::from(entry.starts_with("re:"));
+                if patterns.len() > MAX_NAMES || num_expressions > MAX_EXPRESSIONS {
+                    let problem = format!(
+                        "too long; at most {MAX_NAMES} names and {MAX_EXPRESSIONS} regular expressions are read"
+                    );
+                    return Err(config_error(format!("{}{name}", self.path), problem));
+                }
             }
         }
         Ok(patterns)

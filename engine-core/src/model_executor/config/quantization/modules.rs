@@ -6,7 +6,7 @@ use crate::model_executor::config::fields::config_error;
 use crate::model_executor::error::{ModelError, cut};
 
 /// Most bytes of a compiled pattern.
-const MAX_REGEX_BYTES: usize = 1 << 20;
+const MAX_REGEX_BYTES: usize = 1 << 18;
 
 /// A name, or a pattern of names.
 #[derive(Debug, Clone)]
