@@ -185,10 +185,10 @@ fn shards_are_one_checkpoint() {
 }
 
 #[test]
-fn auto_takes_the_stored_format_and_16_bit_floats_as_bf16() {
+fn auto_takes_the_stored_format() {
     for (stored, effective) in [
         (safetensors::Dtype::F32, "float32"),
-        (safetensors::Dtype::F16, "bfloat16"),
+        (safetensors::Dtype::F16, "float16"),
         (safetensors::Dtype::BF16, "bfloat16"),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -212,7 +212,11 @@ fn a_truncated_file_is_refused_at_any_length() {
 fn settings_that_are_not_implemented_are_refused_by_name() {
     for (field, value, part) in [
         ("hidden_act", json!("gelu"), "silu"),
-        ("quantization_config", json!({"quant_method": "awq"}), "awq"),
+        (
+            "quantization_config",
+            json!({"quant_method": "aqlm"}),
+            "aqlm",
+        ),
         (
             "rope_scaling",
             json!({"rope_type": "yarn", "factor": 4.0}),

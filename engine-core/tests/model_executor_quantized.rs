@@ -4,13 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod model_runner;
+mod quantized_checkpoint;
 mod random_checkpoint;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine_core::model_executor::ForwardInput;
 use model_runner::{LIMITS, Runner, Sequence, WeightOptions, cosine, load_cached};
 use protocol::{BackendKind, Dtype, KvCacheDtype, Quantization};
+use quantized_checkpoint::{Form, Order, convert};
 use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
 
 /// Both backends on one random checkpoint: how alike the logits are by quantization.
@@ -155,10 +157,20 @@ fn weights_from_the_cache_give_the_same_logits() {
     );
 }
 
-/// Perplexity of the built-in model's answers to `samples`, in the format given.
-fn perplexity(samples: &serde_json::Value, options: WeightOptions) -> f64 {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../builtin-model/model");
-    let mut runner = Runner::new(&folder, BackendKind::Cpu, options, 2);
+/// The built-in model's files.
+fn built_in() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../builtin-model/model")
+}
+
+/// Answers of the built-in model's tasks that training never saw.
+fn held_out() -> serde_json::Value {
+    let samples = include_str!("../../builtin-model/examples/held_out.json");
+    serde_json::from_str(samples).unwrap()
+}
+
+/// Perplexity of a model's answers to `samples`, in the format given.
+fn perplexity(folder: &Path, samples: &serde_json::Value, options: WeightOptions) -> f64 {
+    let mut runner = Runner::new(folder, BackendKind::Cpu, options, 2);
     let vocab_size = runner.model.vocab_size();
     let (mut sum, mut count) = (0.0, 0);
     for sample in samples.as_array().unwrap() {
@@ -201,9 +213,11 @@ fn perplexity(samples: &serde_json::Value, options: WeightOptions) -> f64 {
 
 #[test]
 fn the_built_in_models_perplexity_hardly_suffers() {
-    let samples = include_str!("../../builtin-model/examples/held_out.json");
-    let samples = serde_json::from_str(samples).unwrap();
-    let of = |quantization| perplexity(&samples, WeightOptions(Dtype::BFloat16, quantization));
+    let samples = held_out();
+    let of = |quantization| {
+        let options = WeightOptions(Dtype::BFloat16, quantization);
+        perplexity(&built_in(), &samples, options)
+    };
     let exact = of(Quantization::None);
     for (quantization, most) in [(Quantization::Q8_0, 1.01), (Quantization::Q4_0, 1.05)] {
         let quantized = of(quantization);
@@ -212,5 +226,70 @@ fn the_built_in_models_perplexity_hardly_suffers() {
             quantized < exact * most,
             "{quantization:?}: {quantized} instead of {exact}"
         );
+    }
+}
+
+#[test]
+fn the_built_in_models_perplexity_in_the_forms_of_quantized_checkpoints() {
+    let samples = held_out();
+    let of = |folder: &Path| perplexity(folder, &samples, Dtype::BFloat16.into());
+    let exact = of(&built_in());
+    let group = Some(64);
+    let order = Order::PerInput;
+    for (form, most) in [
+        (Form::Fp8Tensor, 1.01),
+        (Form::Fp8Block, 1.01),
+        (Form::Fp8Channel, 1.01),
+        (Form::Int8Channel, 1.01),
+        (
+            Form::Gptq {
+                bits: 8,
+                group,
+                order,
+            },
+            1.01,
+        ),
+        (
+            Form::Packed {
+                bits: 8,
+                group,
+                symmetric: true,
+            },
+            1.01,
+        ),
+        (
+            Form::Gptq {
+                bits: 4,
+                group,
+                order,
+            },
+            1.05,
+        ),
+        (Form::Awq { group: 64 }, 1.05),
+        (
+            Form::Packed {
+                bits: 4,
+                group,
+                symmetric: false,
+            },
+            1.05,
+        ),
+        (
+            Form::Packed {
+                bits: 4,
+                group: Some(32),
+                symmetric: true,
+            },
+            1.05,
+        ),
+    ] {
+        let [quantized, plain] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        convert(&built_in(), form, quantized.path(), plain.path());
+        let found = of(quantized.path());
+        println!(
+            "bf16 {exact:.4}, {form:?} {found:.4}, as plain bf16 {:.4}",
+            of(plain.path())
+        );
+        assert!(found < exact * most, "{form:?}: {found} instead of {exact}");
     }
 }

@@ -315,6 +315,7 @@ impl EngineArgs {
                     DtypeArg::Auto => Dtype::Auto,
                     DtypeArg::Float32 => Dtype::Float32,
                     DtypeArg::Bfloat16 => Dtype::BFloat16,
+                    DtypeArg::Float16 => Dtype::Float16,
                 },
                 quantization: match self.quantization {
                     QuantizationArg::None => Quantization::None,
@@ -462,12 +463,15 @@ fn number_in(text: &str, will_do: impl FnOnce(f64) -> bool) -> Option<f64> {
 /// `--dtype`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DtypeArg {
-    /// What the checkpoint has (16-bit floats as bfloat16)
+    /// What the checkpoint has
     Auto,
     /// 32-bit weights and activations
     Float32,
     /// bfloat16 weights
     Bfloat16,
+    /// Half-precision weights
+    #[value(alias = "half")]
+    Float16,
 }
 
 /// `--kv-cache-dtype`.

@@ -83,13 +83,15 @@ pub enum ModelSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
-    /// What the checkpoint has (16-bit floats as bfloat16).
+    /// What the checkpoint has.
     #[default]
     Auto,
     /// 32-bit weights and activations.
     Float32,
     /// bfloat16 weights; the backend may accumulate in 32 bits.
     BFloat16,
+    /// Half-precision weights; the backend may accumulate in 32 bits.
+    Float16,
 }
 
 /// Quantized formats of weights, by the names of GGUF's that they stand beside.

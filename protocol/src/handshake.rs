@@ -99,7 +99,7 @@ pub struct EngineCoreReadyResponse {
     pub num_blocks: u32,
     /// Bytes of keys and values.
     pub kv_cache_bytes: u64,
-    /// Effective number format, `float32` or `bfloat16`.
+    /// Effective number format, `float32`, `bfloat16` or `float16`.
     pub dtype: String,
     /// Compute threads.
     pub num_threads: u32,

@@ -16,6 +16,9 @@ mod fake_hub;
 mod gguf_files;
 mod grammars_in_the_core;
 mod hub;
+#[path = "../../engine-core/tests/quantized_checkpoint/mod.rs"]
+mod quantized_checkpoint;
+mod quantized_checkpoints;
 mod server;
 mod shared_core;
 mod structured_outputs;

@@ -329,7 +329,9 @@ fn formats_in_words(model: &LoadedModel) -> String {
     }
     match (model.kv_cache_format(), model.dtype()) {
         (KvCacheFormat::Q8, _) => words + ", q8 keys and values",
-        (KvCacheFormat::BFloat16, ModelDtype::Float32) => words + ", bfloat16 keys and values",
+        (KvCacheFormat::BFloat16, ModelDtype::Float32 | ModelDtype::Float16) => {
+            words + ", bfloat16 keys and values"
+        }
         _ => words,
     }
 }

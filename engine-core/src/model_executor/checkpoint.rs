@@ -201,6 +201,17 @@ pub(crate) struct RawTensor<'a> {
     pub(crate) interleaved: Option<usize>,
 }
 
+/// One tensor of a safetensors file, in whatever number format.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileTensor<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) dtype: safetensors::Dtype,
+    pub(crate) shape: &'a [usize],
+    pub(crate) data: &'a [u8],
+    /// Whether the data lies in the read-only map of a file.
+    pub(crate) mapped: bool,
+}
+
 impl Checkpoint {
     /// Opens the tensors of a model with this configuration.
     pub(crate) fn open(files: &CheckpointFiles, config: &HfConfig) -> Result<Self, ModelError> {
@@ -236,6 +247,15 @@ impl Checkpoint {
         match self {
             Self::Safetensors(shards) => shards.find(name),
             Self::Gguf(tensors) => tensors.find(name),
+        }
+    }
+
+    /// The tensor of a Hugging Face folder in whatever number format; `None` where there is none of this
+    /// name.
+    pub(crate) fn find_any(&self, name: &str) -> Option<FileTensor<'_>> {
+        match self {
+            Self::Safetensors(shards) => shards.find_any(name),
+            Self::Gguf(_) => None,
         }
     }
 
@@ -346,38 +366,43 @@ impl Shards {
             .sum()
     }
 
+    fn find_any(&self, name: &str) -> Option<FileTensor<'_>> {
+        let shard = self.shards.get(*self.shard_of.get(name)?)?;
+        let info = shard.metadata.info(name)?;
+        let (start, end) = info.data_offsets;
+        let range = shard.data_start + start..shard.data_start + end;
+        Some(FileTensor {
+            file: &shard.name,
+            dtype: info.dtype,
+            shape: &info.shape,
+            data: shard.bytes.as_slice().get(range)?,
+            mapped: matches!(shard.bytes, FileBytes::Mapped { .. }),
+        })
+    }
+
     fn find(&self, name: &str) -> Result<Option<RawTensor<'_>>, ModelError> {
-        let shard = self
-            .shard_of
-            .get(name)
-            .and_then(|index| self.shards.get(*index));
-        let Some(shard) = shard else {
+        let Some(tensor) = self.find_any(name) else {
             return Ok(None);
         };
-        let Some(info) = shard.metadata.info(name) else {
-            return Ok(None);
-        };
-        let dtype = match info.dtype {
+        let dtype = match tensor.dtype {
             safetensors::Dtype::F32 => StoredDtype::F32,
             safetensors::Dtype::F16 => StoredDtype::F16,
             safetensors::Dtype::BF16 => StoredDtype::BF16,
             other => {
                 return Err(ModelError::TensorDtype {
                     name: name.to_owned(),
-                    file: shard.name.clone(),
+                    file: tensor.file.to_owned(),
                     found: format!("{other:?}"),
                     supported: "F32, F16 and BF16",
                 });
             }
         };
-        let (start, end) = info.data_offsets;
-        let range = shard.data_start + start..shard.data_start + end;
-        Ok(shard.bytes.as_slice().get(range).map(|data| RawTensor {
-            file: &shard.name,
+        Ok(Some(RawTensor {
+            file: tensor.file,
             dtype,
-            shape: &info.shape,
-            data,
-            mapped: matches!(shard.bytes, FileBytes::Mapped { .. }),
+            shape: tensor.shape,
+            data: tensor.data,
+            mapped: tensor.mapped,
             interleaved: None,
         }))
     }

@@ -97,6 +97,16 @@ pub enum ModelError {
         /// The formats that can be loaded from such a file.
         supported: &'static str,
     },
+    /// A tensor of a quantized layer isn't what `quantization_config` says.
+    #[error("tensor {tensor} {problem} (config.json: quantization_config.{field})")]
+    Quantized {
+        /// The tensor's name.
+        tensor: String,
+        /// The field that asks for it.
+        field: &'static str,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
     /// A step's batch contradicts itself or exceeds what was allocated.
     #[error("forward pass: {field}: {problem}")]
     Input {

@@ -16,6 +16,8 @@ mod gguf;
 mod mapped;
 mod models;
 mod quantization;
+mod quantized_linear;
+mod quantized_tensor;
 mod rotary;
 mod stored_tensor;
 mod weights;
@@ -27,7 +29,11 @@ use std::sync::atomic::AtomicU64;
 
 pub use checkpoint::CheckpointFiles;
 pub use compute_pool::{ComputePool, PoolError};
-pub use config::{ExpertsConfig, HfConfig, HiddenAct};
+pub use config::{
+    AwqConfig, CompressedTensorsConfig, ConfigGroup, ExpertsConfig, Fp8Config, GptqConfig,
+    GptqScheme, HfConfig, HiddenAct, LinearScheme, ModulePattern, PackedScheme, QuantizationConfig,
+    ScaleShape,
+};
 pub use error::ModelError;
 pub use gguf::GgufModel;
 pub use models::supported_architectures;
@@ -218,7 +224,8 @@ impl KvCacheFormat {
     pub(crate) fn of(asked: KvCacheDtype, dtype: ModelDtype) -> Self {
         match (asked, dtype) {
             (KvCacheDtype::Q8, _) => Self::Q8,
-            (KvCacheDtype::Bf16, _) | (KvCacheDtype::Auto, ModelDtype::BFloat16) => Self::BFloat16,
+            (KvCacheDtype::Bf16, _)
+            | (KvCacheDtype::Auto, ModelDtype::BFloat16 | ModelDtype::Float16) => Self::BFloat16,
             (KvCacheDtype::Auto, ModelDtype::Float32) => Self::Float32,
         }
     }
@@ -231,14 +238,17 @@ pub enum ModelDtype {
     Float32,
     /// bfloat16 weights; sums are made in 32 bits.
     BFloat16,
+    /// Half-precision weights; activations and sums have 32 bits.
+    Float16,
 }
 
 impl ModelDtype {
-    /// `float32` or `bfloat16`.
+    /// `float32`, `bfloat16` or `float16`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Float32 => "float32",
             Self::BFloat16 => "bfloat16",
+            Self::Float16 => "float16",
         }
     }
 
@@ -247,6 +257,7 @@ impl ModelDtype {
         match self {
             Self::Float32 => value,
             Self::BFloat16 => half::bf16::from_f32(value).to_f32(),
+            Self::Float16 => half::f16::from_f32(value).to_f32(),
         }
     }
 }

@@ -9,8 +9,9 @@ use super::checkpoint::RawTensor;
 use super::error::ModelError;
 use super::mapped::{self, Advice};
 use super::quantization::{GROUP, Group, QuantizedFormat};
+use super::quantized_tensor::{ColumnOrder, QuantizedTensor};
 use super::weights::WeightFormat;
-use super::wide_quantization::WIDE_GROUP;
+use super::wide_quantization::{WIDE_GROUP, WideFormat, WideGroup};
 
 /// Number format of a stored tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum StoredDtype {
     BF16,
     /// Quantized blocks of a GGUF file.
     Blocks(TensorType),
+    /// Codes with scales and zeros in tensors of their own, see [`QuantizedTensor`].
+    Codes,
 }
 
 impl StoredDtype {
@@ -32,6 +35,8 @@ impl StoredDtype {
                 let (len, bytes) = format.block().unwrap_or((1, 0));
                 cols / len * bytes
             }
+            // They have no rows of bytes.
+            Self::Codes => 0,
         }
     }
 }
@@ -49,6 +54,8 @@ pub(crate) struct StoredTensor<'a> {
     interleaved: Option<usize>,
     /// What was added to a vector's values before they were stored.
     offset: f32,
+    /// Where the dtype is [`StoredDtype::Codes`].
+    quantized: Option<&'a QuantizedTensor<'a>>,
 }
 
 impl<'a> StoredTensor<'a> {
@@ -84,7 +91,22 @@ impl<'a> StoredTensor<'a> {
             mapped: raw.mapped,
             interleaved: raw.interleaved,
             offset: 0.0,
+            quantized: None,
         })
+    }
+
+    /// A quantized layer's weight.
+    pub(crate) fn quantized(tensor: &'a QuantizedTensor<'a>) -> Self {
+        Self {
+            dtype: StoredDtype::Codes,
+            rows: tensor.codes.rows,
+            cols: tensor.codes.cols,
+            data: tensor.codes.data,
+            mapped: tensor.mapped,
+            interleaved: None,
+            offset: 0.0,
+            quantized: Some(tensor),
+        }
     }
 
     /// A tensor of f32 bytes.
@@ -98,6 +120,7 @@ impl<'a> StoredTensor<'a> {
             mapped: false,
             interleaved: None,
             offset: 0.0,
+            quantized: None,
         }
     }
 
@@ -108,6 +131,16 @@ impl<'a> StoredTensor<'a> {
 
     pub(crate) fn dtype(&self) -> StoredDtype {
         self.dtype
+    }
+
+    /// Codes, scales and zeros, where it is stored so.
+    pub(crate) fn codes(&self) -> Option<&'a QuantizedTensor<'a>> {
+        self.quantized
+    }
+
+    /// The order in which columns that share a scale follow one another, where it isn't their own.
+    pub(crate) fn column_order(&self) -> Option<&'a ColumnOrder> {
+        self.quantized.and_then(|tensor| tensor.order.as_ref())
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -123,7 +156,17 @@ impl<'a> StoredTensor<'a> {
     }
 
     /// Tells the system how some rows are used next. Rows out of range count for nothing.
+    ///
+    /// Codes of a row may lie anywhere in their tensor: it is given back as a whole, with the last row.
     pub(crate) fn advise(&self, rows: Range<usize>, advice: Advice) {
+        if self.dtype == StoredDtype::Codes {
+            let is_last = rows.start < self.rows && rows.end >= self.rows;
+            if self.mapped && (advice == Advice::WillNeed && rows.start == 0 || is_last) {
+                // SAFETY: the bytes lie in the read-only map of a file, as `mapped` says.
+                unsafe { mapped::advise(self.data, advice) };
+            }
+            return;
+        }
         let len = self.dtype.row_bytes(self.cols);
         let range = rows.start.min(self.rows) * len..rows.end.min(self.rows) * len;
         if let Some(data) = self.data.get(range)
@@ -178,6 +221,29 @@ impl<'a> StoredTensor<'a> {
                     }
                 }
             }
+            StoredDtype::Codes => {
+                if let Some(tensor) = self.quantized {
+                    tensor.for_each_in_row(row, each);
+                }
+            }
+        }
+    }
+
+    /// Calls `each(group, values)` over the wide groups of one row; the last is filled with zeros. Groups that
+    /// the checkpoint has are taken as they are.
+    pub(crate) fn for_each_wide_group_in_row(
+        &self,
+        row: usize,
+        format: WideFormat,
+        mut each: impl FnMut(usize, WideGroup),
+    ) {
+        match self.quantized {
+            Some(tensor) if format == WideFormat::Wide8 && tensor.is_wide() => {
+                tensor.for_each_wide_group_in_row(row, each);
+            }
+            _ => self.for_each_chunk_in_row(row, |index, values| {
+                each(index, format.quantize(values));
+            }),
         }
     }
 
@@ -246,13 +312,15 @@ impl<'a> StoredTensor<'a> {
                 });
             }),
             WeightFormat::Wide(format) => rows.for_each(|(row, values)| {
-                self.for_each_chunk_in_row(row, |index, chunk| {
-                    let group = format.quantize(chunk);
+                self.for_each_wide_group_in_row(row, format, |index, group| {
                     let values = values[index * WIDE_GROUP..].iter_mut().take(WIDE_GROUP);
                     (values.enumerate()).for_each(|(i, value)| *value = group.to_f32(i));
                 });
             }),
-            WeightFormat::Full | WeightFormat::Dense | WeightFormat::K(_) => return self.to_f32(),
+            WeightFormat::Full
+            | WeightFormat::Dense
+            | WeightFormat::Grouped { .. }
+            | WeightFormat::K(_) => return self.to_f32(),
         }
         values
     }

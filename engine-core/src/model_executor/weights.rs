@@ -6,8 +6,11 @@ use protocol::Quantization;
 use super::LoadProgress;
 use super::backend::Backend;
 use super::checkpoint::Checkpoint;
+use super::config::QuantizationConfig;
 use super::error::ModelError;
 use super::quantization::{KFormat, QuantizedFormat};
+use super::quantized_linear::{FLOATS, LinearTensors, QUANTIZED_NAMES};
+use super::quantized_tensor::QuantizedTensor;
 pub(crate) use super::stored_tensor::{StoredDtype, StoredTensor};
 use super::wide_quantization::WideFormat;
 
@@ -24,6 +27,11 @@ pub(crate) enum WeightFormat {
     Wide(WideFormat),
     /// In a file's blocks of 256.
     K(KFormat),
+    /// In 4 bits with a scale and a zero for each group of columns, as GPTQ and AWQ have them.
+    Grouped {
+        /// Columns of a group: 32, 64, 128 or 256.
+        size: usize,
+    },
 }
 
 /// What a matrix is for, which decides how coarsely it may be kept.
@@ -66,13 +74,17 @@ impl WeightFormat {
         };
         let formats = parts.iter().map(|part| match role {
             MatrixRole::Router => asked,
+            // Experts read rows in one order.
+            MatrixRole::Expert if part.column_order().is_some() => {
+                coarser(Self::Wide(WideFormat::Wide8))
+            }
             _ => coarser(part.kept_in()),
         });
         let mut formats: Vec<Self> = formats.collect();
         if role == MatrixRole::Expert && formats.windows(2).any(|pair| pair[0] != pair[1]) {
             // Groups of 32 hold those of most files as they are.
             let one = formats.iter().map(|format| match format {
-                Self::K(_) | Self::Wide(WideFormat::Wide8) => {
+                Self::K(_) | Self::Grouped { .. } | Self::Wide(WideFormat::Wide8) => {
                     Self::Quantized(QuantizedFormat::Q8_0)
                 }
                 Self::Wide(WideFormat::Wide4) => Self::Quantized(QuantizedFormat::Q4_0),
@@ -91,7 +103,9 @@ impl WeightFormat {
             Self::Quantized(QuantizedFormat::Q8_0) | Self::Wide(WideFormat::Wide8) => 1,
             Self::K(KFormat::Q6K) => 2,
             Self::K(KFormat::Q5K) => 3,
-            Self::Quantized(QuantizedFormat::Q4_0) | Self::Wide(WideFormat::Wide4) => 4,
+            Self::Quantized(QuantizedFormat::Q4_0)
+            | Self::Wide(WideFormat::Wide4)
+            | Self::Grouped { .. } => 4,
             Self::K(KFormat::Q4K) => 5,
         }
     }
@@ -112,6 +126,27 @@ impl StoredTensor<'_> {
                 TensorType::Q6K => WeightFormat::K(KFormat::Q6K),
                 _ => WeightFormat::Wide(WideFormat::Wide8),
             },
+            StoredDtype::Codes => {
+                let group = self.codes().and_then(QuantizedTensor::kernel_group);
+                group.map_or(WeightFormat::Wide(WideFormat::Wide8), |size| {
+                    WeightFormat::Grouped { size }
+                })
+            }
+        }
+    }
+}
+
+/// A weight that was found in the checkpoint.
+enum Weight<'a> {
+    Plain(StoredTensor<'a>),
+    Quantized(QuantizedTensor<'a>),
+}
+
+impl Weight<'_> {
+    fn stored(&self) -> StoredTensor<'_> {
+        match self {
+            Self::Plain(tensor) => *tensor,
+            Self::Quantized(tensor) => StoredTensor::quantized(tensor),
         }
     }
 }
@@ -121,6 +156,8 @@ pub(crate) struct WeightLoader<'a, B: Backend> {
     checkpoint: &'a Checkpoint,
     backend: &'a B,
     quantization: Quantization,
+    /// What the checkpoint says of its quantized layers.
+    config: Option<&'a QuantizationConfig>,
     progress: &'a mut dyn FnMut(LoadProgress),
     done: LoadProgress,
 }
@@ -130,6 +167,7 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         checkpoint: &'a Checkpoint,
         backend: &'a B,
         quantization: Quantization,
+        config: Option<&'a QuantizationConfig>,
         progress: &'a mut dyn FnMut(LoadProgress),
     ) -> Self {
         let done = LoadProgress {
@@ -140,6 +178,7 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
             checkpoint,
             backend,
             quantization,
+            config,
             progress,
             done,
         }
@@ -250,6 +289,60 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         self.matrix(in_features, &[part], false, MatrixRole::Router)
     }
 
+    /// The weight of a linear layer or an embedding, named without `.weight`, as the checkpoint has it.
+    fn find_weight(
+        &self,
+        name: &str,
+        shape: [usize; 2],
+        role: MatrixRole,
+    ) -> Result<Weight<'a>, ModelError> {
+        let plain_name = format!("{name}.weight");
+        let plain = || self.find(&plain_name, &shape).map(Weight::Plain);
+        let Some(config) = self.config else {
+            return plain();
+        };
+        let is_embedding = role == MatrixRole::Vocabulary && name != "lm_head";
+        let scheme = config.scheme(name).filter(|_| !is_embedding);
+        let is_float = (self.checkpoint.find_any(&plain_name))
+            .is_some_and(|tensor| FLOATS.contains(&tensor.dtype));
+        let Some(scheme) = scheme else {
+            let names = QUANTIZED_NAMES.map(|suffix| format!("{name}.{suffix}"));
+            let quantized = names.into_iter().find(|name| {
+                // Its weight alone would be misread.
+                self.checkpoint.find_any(name).is_some()
+            });
+            return match quantized {
+                None => plain(),
+                Some(tensor) => Err(ModelError::Quantized {
+                    tensor,
+                    field: config.ignoring_field(),
+                    problem: "is of a layer that must not be quantized".to_owned(),
+                }),
+            };
+        };
+        // Quantizers leave routers alone, and not all of them say so.
+        if role == MatrixRole::Router && is_float {
+            return plain();
+        }
+        if is_float {
+            return Err(ModelError::Quantized {
+                tensor: plain_name,
+                field: config.ignoring_field(),
+                problem: format!(
+                    "is not quantized, and the layer must be ({}) unless it is listed",
+                    config.method()
+                ),
+            });
+        }
+        let tensors = LinearTensors {
+            checkpoint: self.checkpoint,
+            module: name,
+            out_features: shape[0],
+            in_features: shape[1],
+        };
+        tensors.read(scheme).map(Weight::Quantized)
+    }
+
     fn matrix(
         &mut self,
         in_features: usize,
@@ -257,26 +350,33 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         bias: bool,
         role: MatrixRole,
     ) -> Result<B::Matrix, ModelError> {
-        let mut weights = Vec::with_capacity(parts.len());
+        let mut found = Vec::with_capacity(parts.len());
         let mut biases = Vec::new();
         for (name, out_features) in parts {
-            let shape = [*out_features, in_features];
-            weights.push(self.find(&format!("{name}.weight"), &shape)?);
+            found.push(self.find_weight(name, [*out_features, in_features], role)?);
             if bias {
                 biases.push(self.find(&format!("{name}.bias"), &[*out_features])?);
             }
         }
+        let weights: Vec<StoredTensor<'_>> = found.iter().map(Weight::stored).collect();
         let bias: Option<Vec<f32>> =
             bias.then(|| biases.iter().flat_map(|bias| bias.to_f32()).collect());
         let formats = WeightFormat::of_stored(self.quantization, role, &weights);
         let mut matrices = Vec::new();
         let (mut first, mut first_row) = (0, 0);
-        // Parts of one format that follow one another are one matrix.
-        for same in formats.chunk_by(PartialEq::eq) {
+        // Parts of one format and order of columns that follow one another are one matrix.
+        let orders = (formats.iter().zip(&weights)).map(|(format, weight)| match format {
+            WeightFormat::Grouped { .. } => weight.column_order(),
+            // Their values are in the columns' own order.
+            _ => None,
+        });
+        let orders: Vec<_> = orders.collect();
+        let kinds: Vec<_> = formats.into_iter().zip(orders).collect();
+        for same in kinds.chunk_by(PartialEq::eq) {
             let parts_of_one = &weights[first..first + same.len()];
             let rows: usize = parts_of_one.iter().map(StoredTensor::rows).sum();
             let bias = bias.as_ref().map(|bias| &bias[first_row..first_row + rows]);
-            let (name, format) = (&parts[first].0, same[0]);
+            let (name, format) = (&parts[first].0, same[0].0);
             let matrix =
                 (self.backend).load_matrix(name, in_features, parts_of_one, bias, format)?;
             matrices.push(matrix);

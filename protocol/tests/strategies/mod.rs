@@ -41,7 +41,8 @@ fn dtype() -> impl Strategy<Value = Dtype> {
     prop_oneof![
         Just(Dtype::Auto),
         Just(Dtype::Float32),
-        Just(Dtype::BFloat16)
+        Just(Dtype::BFloat16),
+        Just(Dtype::Float16)
     ]
 }
 

@@ -46,6 +46,7 @@ impl EngineSpec {
         match (self.quantization, self.dtype) {
             (Quantization::None, Dtype::BFloat16) => "bfloat16",
             (Quantization::None, Dtype::Float32) => "float32",
+            (Quantization::None, Dtype::Float16) => "float16",
             (Quantization::None, Dtype::Auto) => "auto",
             (quantized, _) => quantized.as_str(),
         }
@@ -70,6 +71,8 @@ impl FromStr for EngineSpec {
         let format = parts.and_then(|(_, format)| match format {
             "bfloat16" => Some((Dtype::BFloat16, Quantization::None)),
             "float32" => Some((Dtype::Float32, Quantization::None)),
+            "float16" => Some((Dtype::Float16, Quantization::None)),
+            "auto" => Some((Dtype::Auto, Quantization::None)),
             "q8_0" => Some((Dtype::BFloat16, Quantization::Q8_0)),
             "q4_0" => Some((Dtype::BFloat16, Quantization::Q4_0)),
             _ => None,

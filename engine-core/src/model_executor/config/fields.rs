@@ -14,7 +14,7 @@ pub(crate) fn config_error(field: impl Into<String>, problem: impl Into<String>)
 /// Typed access to the fields of one JSON object; `path` precedes names in errors.
 pub(crate) struct Fields<'a> {
     pub(crate) root: &'a Map<String, Value>,
-    pub(crate) path: &'static str,
+    pub(crate) path: &'a str,
 }
 
 impl<'a> Fields<'a> {

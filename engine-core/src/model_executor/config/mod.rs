@@ -5,6 +5,7 @@
 
 mod experts;
 mod fields;
+mod quantization;
 mod rope;
 mod settings;
 mod sliding_window;
@@ -13,6 +14,10 @@ use serde_json::Value;
 
 pub use self::experts::ExpertsConfig;
 use self::fields::{Fields, config_error};
+pub use self::quantization::{
+    AwqConfig, CompressedTensorsConfig, ConfigGroup, Fp8Config, GptqConfig, GptqScheme,
+    LinearScheme, ModulePattern, PackedScheme, QuantizationConfig, ScaleShape,
+};
 use self::settings::Defaults;
 use super::error::ModelError;
 use super::rotary::RopeParameters;
@@ -71,6 +76,8 @@ pub struct HfConfig {
     pub final_logit_softcapping: Option<f32>,
     /// Layers with a mixture of experts in place of one MLP.
     pub experts: Option<ExpertsConfig>,
+    /// How linear layers are quantized in the checkpoint; `None` where they aren't.
+    pub quantization: Option<QuantizationConfig>,
 }
 
 impl HfConfig {
@@ -164,6 +171,7 @@ impl HfConfig {
             final_logit_softcapping: fields
                 .softcapping("final_logit_softcapping", defaults.final_logit_softcapping)?,
             experts: fields.experts(&architecture, intermediate_size, num_hidden_layers)?,
+            quantization: QuantizationConfig::parse(&fields)?,
             intermediate_size,
             architecture,
         })
@@ -279,8 +287,8 @@ mod tests {
             ),
             (json!({"hidden_act": "gelu"}), ["hidden_act", "\"silu\""]),
             (
-                json!({"quantization_config": {"quant_method": "gptq"}}),
-                ["quantization_config", "gptq"],
+                json!({"quantization_config": {"quant_method": "aqlm"}}),
+                ["quantization_config.quant_method", "aqlm"],
             ),
             (
                 json!({"rope_scaling": {"rope_type": "yarn", "factor": 2}}),

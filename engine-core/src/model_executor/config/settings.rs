@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::fields::{Fields, config_error};
-use crate::model_executor::error::{ModelError, cut};
+use super::fields::Fields;
+use crate::model_executor::error::ModelError;
 
 /// What a file that leaves a field out means.
 #[derive(Debug, Clone, Copy)]
@@ -160,19 +160,6 @@ const SETTINGS: [Setting; 28] = {
 impl Fields<'_> {
     /// Refuses what would change the result and isn't part of the family.
     pub(super) fn refuse_unsupported(&self, architecture: &str) -> Result<(), ModelError> {
-        if let Some(value) = self.get("quantization_config") {
-            let method = value
-                .get("quant_method")
-                .and_then(Value::as_str)
-                .unwrap_or("unknown");
-            return Err(config_error(
-                "quantization_config",
-                format!(
-                    "quantized checkpoints ({}) are not supported; use one with f32, f16 or bf16 weights",
-                    cut(method)
-                ),
-            ));
-        }
         for setting in &SETTINGS {
             let has_it = setting
                 .families

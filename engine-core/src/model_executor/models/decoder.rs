@@ -161,7 +161,13 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
         heartbeat: Arc<AtomicU64>,
         progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, ModelError> {
-        let mut loader = WeightLoader::new(checkpoint, &backend, quantization, progress);
+        let mut loader = WeightLoader::new(
+            checkpoint,
+            &backend,
+            quantization,
+            config.quantization.as_ref(),
+            progress,
+        );
         let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
         let embed_tokens = loader.vocabulary(hidden_size, "model.embed_tokens", vocab_size)?;
         let layers = (0..config.num_hidden_layers)

@@ -60,7 +60,18 @@ pub(crate) fn load(
 ) -> Result<LoadedModel, ModelError> {
     registry::check(&config.architecture)?;
     let checkpoint = Checkpoint::open(files, &config)?;
+    let is_cuda = matches!(
+        options.backend,
+        BackendKind::Cuda(_) | BackendKind::CudaSimulator
+    );
     let dtype = match options.dtype {
+        Dtype::Float16 if is_cuda => {
+            return Err(ModelError::Limits {
+                field: "dtype",
+                problem: "float16 is not there on a GPU: auto, bfloat16 or float32".to_owned(),
+            });
+        }
+        Dtype::Float16 => ModelDtype::Float16,
         Dtype::Float32 => ModelDtype::Float32,
         Dtype::BFloat16 => ModelDtype::BFloat16,
         Dtype::Auto => match checkpoint
@@ -68,14 +79,11 @@ pub(crate) fn load(
             .map(|tensor| tensor.dtype)
         {
             None | Some(StoredDtype::F32) => ModelDtype::Float32,
+            Some(StoredDtype::F16) if !is_cuda => ModelDtype::Float16,
             Some(_) => ModelDtype::BFloat16,
         },
     };
-    if matches!(
-        options.backend,
-        BackendKind::Cuda(_) | BackendKind::CudaSimulator
-    ) && options.quantization != Quantization::None
-    {
+    if is_cuda && options.quantization != Quantization::None {
         return Err(ModelError::Limits {
             field: "quantization",
             problem: format!(
@@ -100,7 +108,12 @@ pub(crate) fn load(
     }
     let is_large = |least_bytes| checkpoint.num_bytes() as u64 >= least_bytes;
     let cache = Arc::new(if options.weight_cache.is_some_and(is_large) {
-        WeightCache::open(files, &checkpoint, quantization)
+        WeightCache::open(
+            files,
+            &checkpoint,
+            config.quantization.as_ref(),
+            quantization,
+        )
     } else {
         WeightCache::off()
     });
@@ -120,13 +133,18 @@ pub(crate) fn load(
         (BackendKind::CudaSimulator, format) => load_on!(CudaBackend::on_simulator(dtype, format)?),
     };
     cache.finish();
+    let method = config
+        .quantization
+        .as_ref()
+        .map(|config| config.method().to_owned());
+    let quantized_format = method.or_else(|| checkpoint.quantized_format());
     Ok(LoadedModel {
         name: name.to_owned(),
         config,
         dtype,
         kv_cache_format,
         quantization,
-        quantized_format: checkpoint.quantized_format(),
+        quantized_format,
         weights,
     })
 }

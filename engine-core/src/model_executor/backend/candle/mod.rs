@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use candle_core::{D, DType, Device, Tensor};
 
-use self::operations::{Linear, causal_mask, linear, rms_norm, softmax, to_bf16, to_q8};
+use self::operations::{Linear, causal_mask, linear, rms_norm, softmax, to_bf16, to_f16, to_q8};
 use self::routing::Routing;
 use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds};
 use crate::model_executor::config::HiddenAct;
@@ -75,6 +75,7 @@ impl CandleBackend {
         match self.dtype {
             ModelDtype::Float32 => Ok(tensor.clone()),
             ModelDtype::BFloat16 => to_bf16(tensor),
+            ModelDtype::Float16 => to_f16(tensor),
         }
     }
 
@@ -164,6 +165,7 @@ impl Backend for CandleBackend {
                     WeightFormat::Full
                     | WeightFormat::Quantized(_)
                     | WeightFormat::Wide(_)
+                    | WeightFormat::Grouped { .. }
                     | WeightFormat::K(_) => Ok(values),
                 }
             })

@@ -21,6 +21,11 @@ pub(super) fn to_bf16(x: &Tensor) -> Result<Tensor, ModelError> {
     Ok(x.to_dtype(DType::BF16)?.to_dtype(DType::F32)?)
 }
 
+/// Rounded to half precision.
+pub(super) fn to_f16(x: &Tensor) -> Result<Tensor, ModelError> {
+    Ok(x.to_dtype(DType::F16)?.to_dtype(DType::F32)?)
+}
+
 /// Heads of `head_dim` values, each rounded to whole multiples of a 127th of its largest magnitude.
 pub(super) fn to_q8(x: &Tensor, head_dim: usize) -> Result<Tensor, ModelError> {
     let (rows, width) = x.dims2()?;

@@ -1,7 +1,7 @@
 //! Matrices in floating point, packed at load.
 
 use super::buffer::{self, Buffer};
-use super::format::{Bf16, F32, Format};
+use super::format::{Bf16, F16, F32, Format};
 use super::multiply::{Product, multiply_rows};
 use super::packing::{for_each_row_of_panel, interleave_words, pack_panels, padded_bias};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
@@ -10,8 +10,11 @@ use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::weights::{StoredDtype, StoredTensor};
 
-/// A format of weights. Its panels are words of 32 bits: f32, or pairs of bfloat16.
+/// A format of weights. Its panels have a word of each row after the other: an f32, a pair of bfloat16, or one
+/// number of half precision.
 pub(crate) trait DenseFormat: Format {
+    /// Bytes of a word.
+    const WORD: usize = 4;
     /// How a checkpoint stores such values, so that they need no conversion.
     const STORED_AS: StoredDtype;
 }
@@ -22,6 +25,11 @@ impl DenseFormat for F32 {
 
 impl DenseFormat for Bf16 {
     const STORED_AS: StoredDtype = StoredDtype::BF16;
+}
+
+impl DenseFormat for F16 {
+    const WORD: usize = 2;
+    const STORED_AS: StoredDtype = StoredDtype::F16;
 }
 
 /// A weight `[out_features, in_features]` in panels of format `F`.
@@ -112,8 +120,11 @@ fn pack_panel<F: DenseFormat>(
             *row = buffer::as_bytes(converted);
         }
     }
-    let rows = rows.map(|row| row.as_chunks().0);
-    interleave_words(&rows[..count], buffer::as_bytes_mut(to).as_chunks_mut().0);
+    let (rows, to) = (&rows[..count], buffer::as_bytes_mut(to));
+    match F::WORD {
+        2 => interleave_words::<2>(rows, to),
+        _ => interleave_words::<4>(rows, to),
+    }
 }
 
 /// Products of f32 rows with a [`DenseMatrix`].

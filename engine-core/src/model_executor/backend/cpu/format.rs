@@ -1,7 +1,7 @@
 //! How numbers stand in a panel: a matrix `[depth, width]` whose rows are read one after the
 //! other, 16 columns at a time.
 
-use half::bf16;
+use half::{bf16, f16};
 
 use super::buffer::Element;
 use super::simd::Simd;
@@ -133,6 +133,47 @@ impl Format for Bf16 {
     unsafe fn load_row<S: Simd>(panel: *const u16, row: usize, col: usize, width: usize) -> S::V {
         // SAFETY: a panel of odd depth is padded to the next row.
         unsafe { S::load_bf16_pairs(panel.add(row * width + col * 2)).0 }
+    }
+}
+
+/// Half precision, row by row: widened to f32 for the product, which loses nothing.
+pub(crate) struct F16;
+
+impl Format for F16 {
+    type Element = u16;
+
+    #[inline(always)]
+    fn from_f32(value: f32) -> u16 {
+        f16::from_f32(value).to_bits()
+    }
+    #[inline(always)]
+    fn to_f32(value: u16) -> f32 {
+        f16::from_bits(value).to_f32()
+    }
+    fn panel_len(depth: usize, width: usize) -> usize {
+        depth * width
+    }
+    #[inline(always)]
+    fn index(row: usize, col: usize, width: usize) -> usize {
+        row * width + col
+    }
+    #[inline(always)]
+    unsafe fn load_rows<S: Simd>(
+        panel: *const u16,
+        row: usize,
+        col: usize,
+        width: usize,
+    ) -> (S::V, S::V) {
+        // SAFETY: the caller vouches for both rows.
+        unsafe {
+            let first = panel.add(row * width + col);
+            (S::load_f16(first), S::load_f16(first.add(width)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_row<S: Simd>(panel: *const u16, row: usize, col: usize, width: usize) -> S::V {
+        // SAFETY: the caller vouches for the row.
+        unsafe { S::load_f16(panel.add(row * width + col)) }
     }
 }
 

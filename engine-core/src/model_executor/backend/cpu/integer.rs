@@ -2,8 +2,6 @@
 //!
 //! Sums of such products are exact, so all levels give the same.
 
-use half::f16;
-
 use super::simd::{LANES, Portable, Simd};
 
 /// Sixteen lanes of 32-bit sums over products of two bytes, the first unsigned, the second signed.
@@ -50,8 +48,6 @@ pub(crate) trait IntegerSimd: Simd {
     unsafe fn dot(sums: Self::Sums, bytes: Self::Bytes, factors: Self::Factors) -> Self::Sums;
     /// To the nearest f32.
     unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V;
-    /// 16 half-precision values, widened.
-    unsafe fn load_f16(from: *const u16) -> Self::V;
 }
 
 impl IntegerSimd for Portable {
@@ -129,11 +125,5 @@ impl IntegerSimd for Portable {
     #[inline(always)]
     unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V {
         sums.map(|sum| sum as f32)
-    }
-    #[inline(always)]
-    unsafe fn load_f16(from: *const u16) -> Self::V {
-        // SAFETY: the caller vouches for 16 values.
-        let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
-        bits.map(|bits| f16::from_bits(bits).to_f32())
     }
 }

@@ -84,10 +84,6 @@ impl IntegerSimd for Avx512 {
     unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V {
         unsafe { _mm512_cvtepi32_ps(sums) }
     }
-    #[inline(always)]
-    unsafe fn load_f16(from: *const u16) -> Self::V {
-        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
-    }
 }
 
 /// By 16-bit products: those of bytes saturate. Bytes at even and at odd places are apart.
@@ -262,14 +258,5 @@ impl IntegerSimd for Avx2 {
     #[inline(always)]
     unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V {
         unsafe { (_mm256_cvtepi32_ps(sums.0), _mm256_cvtepi32_ps(sums.1)) }
-    }
-    #[inline(always)]
-    unsafe fn load_f16(from: *const u16) -> Self::V {
-        unsafe {
-            (
-                _mm256_cvtph_ps(_mm_loadu_si128(from.cast())),
-                _mm256_cvtph_ps(_mm_loadu_si128(from.add(8).cast())),
-            )
-        }
     }
 }

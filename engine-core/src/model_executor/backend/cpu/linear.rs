@@ -9,8 +9,10 @@ use super::bf16_tiles::{self, Bf16TileKernel};
 use super::buffer::{Buffer, SharedMut};
 use super::dense::{DenseKernel, DenseMatrix};
 use super::experts::ExpertRows;
-use super::format::{Bf16, F32};
+use super::format::{Bf16, F16, F32};
 use super::gated::{self, Gated, GroupScratch};
+use super::grouped::GroupedMatrix;
+use super::grouped_multiply::GroupedKernel;
 use super::k_multiply::{ActivationBlock, KKernel};
 use super::k_quants::{GROUPS, KMatrix, Q4K, Q5K, Q6K};
 use super::panels::{self, PanelKernel, Rows};
@@ -27,7 +29,7 @@ use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::quantization::{KFormat, QuantizedFormat};
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
-use crate::model_executor::wide_quantization::WideFormat;
+use crate::model_executor::wide_quantization::{WIDE_GROUP, WideFormat};
 
 /// A weight `[out_features, in_features]` with its bias.
 pub(crate) enum PackedMatrix {
@@ -35,6 +37,8 @@ pub(crate) enum PackedMatrix {
     F32(DenseMatrix<F32>),
     /// bfloat16.
     Bf16(DenseMatrix<Bf16>),
+    /// Half precision.
+    F16(DenseMatrix<F16>),
     /// 8 bits, quantized while loading.
     Wide8(WideMatrix<Wide8>),
     /// 4 bits, quantized while loading.
@@ -49,6 +53,8 @@ pub(crate) enum PackedMatrix {
     Q5K(KMatrix<Q5K>),
     /// A file's blocks of 4 bits.
     Q4K(KMatrix<Q4K>),
+    /// A checkpoint's groups of 4 bits with scales and zeros.
+    Grouped(GroupedMatrix),
     /// Some with the same input, one above the other; at least one.
     Stacked(Vec<PackedMatrix>),
 }
@@ -59,6 +65,7 @@ macro_rules! each_format {
         match $matrix {
             PackedMatrix::F32($name) => $call,
             PackedMatrix::Bf16($name) => $call,
+            PackedMatrix::F16($name) => $call,
             PackedMatrix::Wide8($name) => $call,
             PackedMatrix::Wide4($name) => $call,
             PackedMatrix::Q8($name) => $call,
@@ -66,6 +73,7 @@ macro_rules! each_format {
             PackedMatrix::Q6K($name) => $call,
             PackedMatrix::Q5K($name) => $call,
             PackedMatrix::Q4K($name) => $call,
+            PackedMatrix::Grouped($name) => $call,
             PackedMatrix::Stacked($stacked) => $instead,
         }
     };
@@ -99,6 +107,9 @@ impl Packing<'_> {
             (WeightFormat::Dense, ModelDtype::BFloat16) => {
                 PackedMatrix::Bf16(DenseMatrix::pack(pool, in_features, parts, bias)?)
             }
+            (WeightFormat::Dense, ModelDtype::Float16) => {
+                PackedMatrix::F16(DenseMatrix::pack(pool, in_features, parts, bias)?)
+            }
             (WeightFormat::Wide(WideFormat::Wide8), _) => {
                 PackedMatrix::Wide8(self.wide(name, in_features, parts, bias)?)
             }
@@ -119,6 +130,9 @@ impl Packing<'_> {
             }
             (WeightFormat::K(KFormat::Q4K), _) => {
                 PackedMatrix::Q4K(KMatrix::pack(pool, in_features, parts, bias)?)
+            }
+            (WeightFormat::Grouped { size }, _) => {
+                PackedMatrix::Grouped(GroupedMatrix::pack(pool, in_features, parts, bias, size)?)
             }
         })
     }
@@ -199,9 +213,21 @@ impl PackedMatrix {
         })
     }
 
-    /// Whether its input is quantized to wide groups.
+    /// Whether its input is quantized to wide groups in the order in which it comes.
     pub(crate) fn is_wide(&self) -> bool {
-        matches!(self, Self::Wide8(_) | Self::Wide4(_))
+        match self {
+            Self::Wide8(_) | Self::Wide4(_) => true,
+            Self::Grouped(matrix) => matrix.order().is_none(),
+            _ => false,
+        }
+    }
+
+    /// Whether products of experts may go by both in one call.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+            && !self.is_stacked()
+            && (self.out_features(), self.in_features())
+                == (other.out_features(), other.in_features())
     }
 
     /// Whether it is several matrices.
@@ -270,6 +296,38 @@ impl Conversion {
                 let x = x.data.as_ptr().add(row * x.stride);
                 let to = to.ptr(row * stride, stride);
                 quantize_wide_row(linear.level, x, width, to);
+            }
+        })?;
+        Ok(Rows {
+            data: &self.wide_groups[..x.count * stride],
+            count: x.count,
+            stride,
+        })
+    }
+
+    /// The same with the columns of each row in another order.
+    fn quantize_in_order(
+        &mut self,
+        linear: Linear<'_>,
+        x: &Rows<'_, f32>,
+        order: &[u32],
+    ) -> Result<Rows<'_, WideRowGroup>, ModelError> {
+        let width = order.len();
+        x.check(width);
+        let stride = num_wide_groups(width);
+        let to = SharedMut::new(&mut self.wide_groups);
+        for_each_row(linear.pool, x.count, width, &|row, _| {
+            let x = &x.data[row * x.stride..];
+            let mut group = [0.0; WIDE_GROUP];
+            for (index, order) in order.chunks(WIDE_GROUP).enumerate() {
+                for (to, from) in group.iter_mut().zip(order) {
+                    *to = x[*from as usize];
+                }
+                // SAFETY: each row belongs to one call; the group holds as many values.
+                unsafe {
+                    let to = to.ptr(row * stride + index, 1);
+                    quantize_wide_row(linear.level, group.as_ptr(), order.len(), to);
+                }
             }
         })?;
         Ok(Rows {
@@ -394,6 +452,7 @@ impl Linear<'_> {
         let (level, width) = (self.level, matrix.in_features());
         match matrix {
             PackedMatrix::F32(matrix) => self.run(&DenseKernel { matrix, level }, x, outputs, out),
+            PackedMatrix::F16(matrix) => self.run(&DenseKernel { matrix, level }, x, outputs, out),
             PackedMatrix::Bf16(matrix) => {
                 #[cfg(target_arch = "x86_64")]
                 if level.has_bf16_dot() {
@@ -409,6 +468,13 @@ impl Linear<'_> {
             }
             PackedMatrix::Wide8(_) | PackedMatrix::Wide4(_) => {
                 let x = conversion.quantize_wide(self, x, width)?;
+                self.multiply_wide(matrix, &x, outputs, out)
+            }
+            PackedMatrix::Grouped(grouped) => {
+                let x = match grouped.order() {
+                    None => conversion.quantize_wide(self, x, width)?,
+                    Some(order) => conversion.quantize_in_order(self, x, order)?,
+                };
                 self.multiply_wide(matrix, &x, outputs, out)
             }
             PackedMatrix::Q8(matrix) => {
@@ -449,6 +515,9 @@ impl Linear<'_> {
         match matrix {
             PackedMatrix::Wide8(matrix) => self.run(&WideKernel { matrix, level }, x, outputs, out),
             PackedMatrix::Wide4(matrix) => self.run(&WideKernel { matrix, level }, x, outputs, out),
+            PackedMatrix::Grouped(matrix) => {
+                self.run(&GroupedKernel { matrix, level }, x, outputs, out)
+            }
             _ => unreachable!("asked of matrices that read wide groups"),
         }
     }
@@ -469,6 +538,10 @@ impl Linear<'_> {
                 .multiply_to_groups(self.pool, scratch, out),
             PackedMatrix::Wide4(matrix) => Gated::new(&WideKernel { matrix, level }, level, x, act)
                 .multiply_to_groups(self.pool, scratch, out),
+            PackedMatrix::Grouped(matrix) => {
+                Gated::new(&GroupedKernel { matrix, level }, level, x, act)
+                    .multiply_to_groups(self.pool, scratch, out)
+            }
             _ => unreachable!("asked of matrices that read wide groups"),
         }
     }
@@ -542,6 +615,7 @@ impl Linear<'_> {
         }
         match first {
             PackedMatrix::F32(_) => run!(F32, x, matrix => DenseKernel { matrix, level }),
+            PackedMatrix::F16(_) => run!(F16, x, matrix => DenseKernel { matrix, level }),
             PackedMatrix::Bf16(_) => {
                 #[cfg(target_arch = "x86_64")]
                 if level.has_bf16_dot() {
@@ -586,6 +660,10 @@ impl Linear<'_> {
             PackedMatrix::Q4K(_) => {
                 let x = conversion.quantize_blocks(self, x, width)?;
                 run!(Q4K, &x, matrix => KKernel { matrix, level })
+            }
+            PackedMatrix::Grouped(_) => {
+                let x = conversion.quantize_wide(self, x, width)?;
+                run!(Grouped, &x, matrix => GroupedKernel { matrix, level })
             }
             PackedMatrix::Stacked(_) => unreachable!("experts are in one format"),
         }

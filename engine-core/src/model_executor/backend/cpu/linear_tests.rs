@@ -23,9 +23,10 @@ const Q4_0: WeightFormat = WeightFormat::Quantized(QuantizedFormat::Q4_0);
 const WIDE_8: WeightFormat = WeightFormat::Wide(WideFormat::Wide8);
 const WIDE_4: WeightFormat = WeightFormat::Wide(WideFormat::Wide4);
 
-const KINDS: [WeightKind; 6] = [
+const KINDS: [WeightKind; 7] = [
     (ModelDtype::Float32, WeightFormat::Dense),
     (ModelDtype::BFloat16, WeightFormat::Dense),
+    (ModelDtype::Float16, WeightFormat::Dense),
     (ModelDtype::BFloat16, Q8_0),
     (ModelDtype::Float32, Q4_0),
     (ModelDtype::BFloat16, WIDE_8),
@@ -50,11 +51,10 @@ fn pack(
 /// The weights as the kind keeps them.
 fn kept(kind: WeightKind, tensor: StoredTensor<'_>) -> Vec<f32> {
     match kind {
-        (ModelDtype::BFloat16, WeightFormat::Dense) => tensor
-            .to_f32()
-            .into_iter()
-            .map(|value| half::bf16::from_f32(value).to_f32())
-            .collect(),
+        (dtype, WeightFormat::Dense) => {
+            let values = tensor.to_f32().into_iter();
+            values.map(|value| dtype.round(value)).collect()
+        }
         _ => tensor.to_f32_in(kind.1),
     }
 }

@@ -26,6 +26,10 @@ mod elementwise;
 mod experts;
 mod format;
 mod gated;
+mod grouped;
+mod grouped_multiply;
+#[cfg(test)]
+mod grouped_tests;
 mod integer;
 mod integer_product;
 #[cfg(target_arch = "x86_64")]
@@ -232,6 +236,13 @@ impl<F: Format> Backend for CpuBackend<F> {
     }
 
     fn join_experts(&self, experts: Vec<PackedMatrix>) -> Result<Vec<PackedMatrix>, ModelError> {
+        if experts.windows(2).any(|pair| !pair[0].is_alike(&pair[1])) {
+            return Err(ModelError::Config {
+                field: "quantization_config".to_owned(),
+                problem: "quantizes some experts of a layer and not others; all must be alike"
+                    .to_owned(),
+            });
+        }
         Ok(experts)
     }
 

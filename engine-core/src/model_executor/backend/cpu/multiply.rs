@@ -123,7 +123,7 @@ unsafe fn multiply_avx512<F: Format, const ROWS: usize, const VECS: usize>(
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn multiply_avx2<F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
     col: usize,

@@ -109,21 +109,19 @@ pub(crate) fn padded_bias(
     Ok(padded)
 }
 
-/// A value of four bytes, as it stands in memory.
-type Word = [u8; 4];
-
-/// Words of a line of the first cache.
+/// Words that are taken of a row at a time: at least half a line of the first cache.
 const LINE: usize = 16;
 
-/// Puts the words of up to 32 rows side by side: `to[w][col] = rows[col][w]`.
+/// Puts the words of `WORD` bytes of up to 32 rows side by side: `to[w][col] = rows[col][w]`.
 ///
 /// A line of each row at a time: rows are often a power of two apart, and lines at such distances
 /// compete for the same places of the cache.
-pub(crate) fn interleave_words(rows: &[&[Word]], to: &mut [Word]) {
-    let mut lines = [[[0; 4]; LINE]; PANEL_WIDTH];
+pub(crate) fn interleave_words<const WORD: usize>(rows: &[&[u8]], to: &mut [u8]) {
+    let to: &mut [[u8; WORD]] = to.as_chunks_mut().0;
+    let mut lines = [[[0; WORD]; LINE]; PANEL_WIDTH];
     for (block, to) in to.chunks_mut(LINE * PANEL_WIDTH).enumerate() {
         for (line, row) in lines.iter_mut().zip(rows) {
-            let words = row.get(block * LINE..).unwrap_or(&[]);
+            let words = row.as_chunks().0.get(block * LINE..).unwrap_or(&[]);
             match words.first_chunk() {
                 Some(whole) => *line = *whole,
                 None => line[..words.len()].copy_from_slice(words),

@@ -45,6 +45,8 @@ pub(crate) trait Simd {
     unsafe fn load_i8(from: *const i8) -> Self::V;
     /// 32 bfloat16 from `from`, alternating: those at even and those at odd places.
     unsafe fn load_bf16_pairs(from: *const u16) -> (Self::V, Self::V);
+    /// 16 half-precision values from `from`, widened.
+    unsafe fn load_f16(from: *const u16) -> Self::V;
     /// `a * b + c`
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
@@ -211,6 +213,12 @@ impl Simd for Portable {
             std::array::from_fn(|lane| widen(2 * lane)),
             std::array::from_fn(|lane| widen(2 * lane + 1)),
         )
+    }
+    #[inline(always)]
+    unsafe fn load_f16(from: *const u16) -> Self::V {
+        // SAFETY: the caller vouches for 16 values.
+        let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
+        bits.map(|bits| half::f16::from_bits(bits).to_f32())
     }
     #[inline(always)]
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {

@@ -65,6 +65,13 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
+    unsafe fn load_f16(from: *const u16) -> Self::V {
+        const { assert!(LANES == 16) };
+        each([0, 4, 8, 12], |at| unsafe {
+            widen_f16(vld1_u16(from.add(at)))
+        })
+    }
+    #[inline(always)]
     unsafe fn load_bf16_pairs(from: *const u16) -> (Self::V, Self::V) {
         unsafe {
             let words = each([0, 8, 16, 24], |at| {
@@ -274,12 +281,5 @@ impl IntegerSimd for Neon {
     #[inline(always)]
     unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V {
         each(sums, |sums| unsafe { vcvtq_f32_s32(sums) })
-    }
-    #[inline(always)]
-    unsafe fn load_f16(from: *const u16) -> Self::V {
-        const { assert!(LANES == 16) };
-        each([0, 4, 8, 12], |at| unsafe {
-            widen_f16(vld1_u16(from.add(at)))
-        })
     }
 }

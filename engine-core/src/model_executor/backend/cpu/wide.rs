@@ -68,7 +68,7 @@ impl WideLayout for Wide4 {
 }
 
 /// Where value `k` of column `col` stands among a group's, and by how many bits it is shifted.
-fn place<L: WideLayout>(k: usize, col: usize) -> (usize, u32) {
+pub(super) fn place<L: WideLayout>(k: usize, col: usize) -> (usize, u32) {
     match L::FORMAT {
         WideFormat::Wide8 => {
             let tile = k / UNIT * 2 + col / LANES;
@@ -142,8 +142,7 @@ impl<L: WideLayout> WideMatrix<L> {
         let (panel_len, header_len) = Self::panel_len(in_features);
         let fill = |panel, to: &mut [u8], headers: &mut [u8]| {
             for_each_row_of_panel(parts, panel, |col, part, row| {
-                part.for_each_chunk_in_row(row, |index, values| {
-                    let group = L::FORMAT.quantize(values);
+                part.for_each_wide_group_in_row(row, L::FORMAT, |index, group| {
                     let to = to.chunks_mut(L::GROUP_BYTES).nth(index);
                     let header = headers.chunks_mut(L::HEADER).nth(index);
                     if let (Some(to), Some(header)) = (to, header) {

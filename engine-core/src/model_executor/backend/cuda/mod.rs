@@ -243,7 +243,7 @@ impl Backend for CudaBackend {
     ) -> Result<Matrix, ModelError> {
         let device_format = match (format, self.dtype) {
             (WeightFormat::Full, _) | (_, ModelDtype::Float32) => DeviceFormat::F32,
-            (_, ModelDtype::BFloat16) => DeviceFormat::Bf16,
+            (_, ModelDtype::BFloat16 | ModelDtype::Float16) => DeviceFormat::Bf16,
         };
         let out_features = parts.iter().map(StoredTensor::rows).sum();
         let mut upload = Matrix::upload(&self.device, device_format, in_features, out_features)?;

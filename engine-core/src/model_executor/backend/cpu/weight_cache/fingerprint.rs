@@ -14,17 +14,18 @@ pub(super) const NUM_SAMPLES: u64 = 256;
 /// Bytes of such a block: a page, so that each takes one access to a disk.
 pub(super) const SAMPLE_BYTES: u64 = 4096;
 
-/// A hash of the files: their names, what the system says of them, their headers and
+/// A hash of `meaning` and the files: their names, what the system says of them, their headers and
 /// [`NUM_SAMPLES`] blocks of their tensors; `None` where there are no files, or one can't be read.
 ///
 /// A change in place shows in the time of the last change of status, which no program can set back;
 /// one that comes with another file shows in its number too. Where a file system keeps neither, a
 /// change of at least a 255th of a file's tensors is seen by the blocks.
-pub(super) fn fingerprint(sources: &[SourceFile<'_>]) -> Option<String> {
+pub(super) fn fingerprint(sources: &[SourceFile<'_>], meaning: Option<&str>) -> Option<String> {
     if sources.is_empty() {
         return None;
     }
     let mut hasher = Hasher::new();
+    hasher.update(meaning.unwrap_or_default().as_bytes());
     for source in sources {
         let metadata = source.file.metadata().ok()?;
         hasher.update(&(source.name.len() as u64).to_le_bytes());

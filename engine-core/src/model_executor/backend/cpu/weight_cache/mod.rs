@@ -24,6 +24,7 @@ use self::fingerprint::fingerprint;
 use self::trust::Distrust;
 use super::buffer::Buffer;
 use crate::lock::lock;
+use crate::model_executor::QuantizationConfig;
 use crate::model_executor::checkpoint::{Checkpoint, CheckpointFiles};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
@@ -69,9 +70,12 @@ impl WeightCache {
     pub(crate) fn open(
         files: &CheckpointFiles,
         checkpoint: &Checkpoint,
+        config: Option<&QuantizationConfig>,
         quantization: Quantization,
     ) -> Self {
-        let fingerprint = fingerprint(&checkpoint.source_files());
+        // What the files' numbers mean stands in another file.
+        let meaning = config.map(|config| format!("{config:?}"));
+        let fingerprint = fingerprint(&checkpoint.source_files(), meaning.as_deref());
         match (files.weight_cache_path(quantization), fingerprint) {
             (Some(path), Some(fingerprint)) => Self::at(path, fingerprint),
             _ => Self::off(),

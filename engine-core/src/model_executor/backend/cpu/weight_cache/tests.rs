@@ -315,7 +315,7 @@ fn fingerprint_of(paths: &[&Path], header_len: usize) -> String {
         file,
         header_len,
     });
-    fingerprint(&sources.collect::<Vec<_>>()).unwrap()
+    fingerprint(&sources.collect::<Vec<_>>(), None).unwrap()
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn a_fingerprint_tells_files_apart() {
     let of = |paths: &[&Path]| fingerprint_of(paths, 8);
     let first = of(&[&a]);
     assert_eq!(first, of(&[&a]));
-    assert_eq!(fingerprint(&[]), None);
+    assert_eq!(fingerprint(&[], None), None);
     fs::copy(&a, &b).unwrap();
     assert_ne!(of(&[&a, &b]), of(&[&b, &a]));
     assert_ne!(of(&[&a, &b]), first);

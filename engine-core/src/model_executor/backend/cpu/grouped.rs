@@ -1,0 +1,140 @@
+//! Matrices of 4 bits with a scale and a zero for each group of columns, as GPTQ and AWQ have them.
+//!
+//! Values stand as those of [`Wide4`] do, in units of 64 of the depth, but are the file's codes `0..=15`.
+//! After all panels come their headers: of each group the scales of 32 outputs (half precision), then a
+//! byte for the zero of each. A value is `scale * (code - zero)`, so nothing of the file is rounded.
+
+use half::f16;
+
+use super::buffer::Buffer;
+use super::packing::{for_each_row_of_panel, pack_panels_and_headers, padded_bias};
+use super::panels::PANEL_WIDTH;
+use super::wide::{UNIT, UNITS, Wide4, WideLayout, place};
+use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::error::ModelError;
+use crate::model_executor::weights::StoredTensor;
+use crate::model_executor::wide_quantization::WIDE_GROUP;
+
+/// Bytes of a group's scales.
+pub(super) const SCALES: usize = 2 * PANEL_WIDTH;
+
+/// Bytes of a group's scales and zeros.
+pub(super) const HEADER: usize = SCALES + PANEL_WIDTH;
+
+/// Bytes of the values of [`WIDE_GROUP`] of the depth.
+pub(super) const WIDE_GROUP_BYTES: usize = UNITS * Wide4::UNIT_BYTES;
+
+/// A weight `[out_features, in_features]`.
+pub(crate) struct GroupedMatrix {
+    panels: Buffer<u8>,
+    bias: Buffer<f32>,
+    out_features: usize,
+    in_features: usize,
+    /// Columns of a group: divides [`WIDE_GROUP`].
+    group: usize,
+    /// The column that is multiplied at each place, where they don't stand in their own order.
+    order: Option<Vec<u32>>,
+}
+
+impl GroupedMatrix {
+    /// Packs tensors of codes `[n_i, in_features]`, stacked, all with one order of columns.
+    pub(crate) fn pack(
+        pool: &ComputePool,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+        group: usize,
+    ) -> Result<Self, ModelError> {
+        assert!(
+            group > 0
+                && WIDE_GROUP.is_multiple_of(group)
+                && parts.iter().all(|p| p.codes().is_some()),
+            "groups must divide 256 and tensors have codes"
+        );
+        let out_features: usize = parts.iter().map(StoredTensor::rows).sum();
+        let panel_len = in_features.div_ceil(UNIT) * Wide4::UNIT_BYTES;
+        let header_len = in_features.div_ceil(group) * HEADER;
+        let fill = |panel, to: &mut [u8], headers: &mut [u8]| {
+            for_each_row_of_panel(parts, panel, |col, part, row| {
+                let Some(tensor) = part.codes() else {
+                    return;
+                };
+                for (index, header) in headers.chunks_exact_mut(HEADER).enumerate() {
+                    let stored = index * group / tensor.block[1];
+                    let scale = f16::from_f32(tensor.scale(row, stored));
+                    header[2 * col..][..2].copy_from_slice(&scale.to_bits().to_ne_bytes());
+                    header[SCALES + col] = tensor.zero(row, stored);
+                }
+                let codes = tensor.codes.row(row);
+                for k in 0..in_features {
+                    let code = codes.get(tensor.column_at(k)).copied().unwrap_or(0);
+                    let (at, shift) = place::<Wide4>(k % WIDE_GROUP, col);
+                    to[k / WIDE_GROUP * WIDE_GROUP_BYTES + at] |= code << shift;
+                }
+            });
+        };
+        Ok(Self {
+            panels: pack_panels_and_headers(pool, parts, panel_len, header_len, &fill)?,
+            bias: padded_bias(out_features, bias)?,
+            out_features,
+            in_features,
+            group,
+            order: (parts.first().and_then(StoredTensor::column_order))
+                .map(|order| order.columns.clone()),
+        })
+    }
+
+    pub(crate) fn out_features(&self) -> usize {
+        self.out_features
+    }
+
+    pub(crate) fn in_features(&self) -> usize {
+        self.in_features
+    }
+
+    /// `[out_features]`, padded to whole panels.
+    pub(crate) fn bias(&self) -> &[f32] {
+        &self.bias
+    }
+
+    /// Columns of a group.
+    pub(super) fn group(&self) -> usize {
+        self.group
+    }
+
+    /// The column that is multiplied at each place, where they don't stand in their own order.
+    pub(crate) fn order(&self) -> Option<&[u32]> {
+        self.order.as_deref()
+    }
+
+    /// Values of a panel from wide group `first` on.
+    pub(super) fn values(&self, panel: usize, first: usize) -> &[u8] {
+        let len = self.in_features.div_ceil(UNIT) * Wide4::UNIT_BYTES;
+        &self.panels[panel * len..][..len][first * WIDE_GROUP_BYTES..]
+    }
+
+    /// Headers of a panel from wide group `first` on.
+    pub(super) fn headers(&self, panel: usize, first: usize) -> &[u8] {
+        let panel_len = self.in_features.div_ceil(UNIT) * Wide4::UNIT_BYTES;
+        let headers = &self.panels[self.out_features.div_ceil(PANEL_WIDTH) * panel_len..];
+        let len = self.in_features.div_ceil(self.group) * HEADER;
+        &headers[panel * len..][..len][first * (WIDE_GROUP / self.group) * HEADER..]
+    }
+
+    /// Writes row `feature` of the matrix: the file's values.
+    pub(crate) fn read_row(&self, feature: usize, out: &mut [f32]) {
+        let (panel, col) = (feature / PANEL_WIDTH, feature % PANEL_WIDTH);
+        let (values, headers) = (self.values(panel, 0), self.headers(panel, 0));
+        for k in 0..self.in_features.min(out.len()) {
+            let header = &headers[k / self.group * HEADER..][..HEADER];
+            let scale = f16::from_ne_bytes([header[2 * col], header[2 * col + 1]]).to_f32();
+            let (at, shift) = place::<Wide4>(k % WIDE_GROUP, col);
+            let code = values[k / WIDE_GROUP * WIDE_GROUP_BYTES + at] >> shift & 15;
+            let column = match &self.order {
+                None => k,
+                Some(order) => order[k] as usize,
+            };
+            out[column] = scale * (f32::from(code) - f32::from(header[SCALES + col]));
+        }
+    }
+}
