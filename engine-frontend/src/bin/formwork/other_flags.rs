@@ -23,6 +23,10 @@ const FLAGS: [(&str, &str); 41] = [
         "--tool-strict-level",
         "leave it out: every tool's schema is enforced",
     ),
+    (
+        "--tool-parser-plugin",
+        "use --tool-format-file: a file instead of code",
+    ),
     ("--async-scheduling", "leave it out"),
     ("--no-async-scheduling", "leave it out"),
     ("--max-num-active-seqs", "use --max-num-seqs"),
