@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of `vllm serve`, `llama-server` and SGLang, and what to do instead. The pages "coming from" list them too.
-const FLAGS: [(&str, &str); 41] = [
+const FLAGS: [(&str, &str); 42] = [
     (
         "--uvicorn-log-level",
         "set the environment variable RUST_LOG, for instance to warn",
