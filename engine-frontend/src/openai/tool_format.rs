@@ -258,6 +258,13 @@ impl ToolCallFormat {
                 }
             }
         }
+        if self.position == Position::Anywhere && !self.separator.trim().is_empty() {
+            return Err(format!(
+                "`separator` is {:?}, but must be white space where `position` is \"anywhere\": \
+                 other text between calls is the answer's",
+                cut_short(&self.separator)
+            ));
+        }
         if !self.text.is_empty() && self.position != Position::Whole {
             return Err("`text` needs the `position` \"whole\"".to_owned());
         }

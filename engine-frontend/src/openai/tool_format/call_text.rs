@@ -60,16 +60,10 @@ impl CallText {
                     return Err(format!("must have `)` behind {ARGUMENTS}"));
                 }
             }
-            ArgumentStyle::QwenXml
-            | ArgumentStyle::MinimaxXml
-            | ArgumentStyle::GlmXml
-            | ArgumentStyle::DeepseekXml => {
-                if close.trim().is_empty() {
-                    return Err(format!(
-                        "must have text behind {ARGUMENTS}, by which they end"
-                    ));
-                }
-            }
+            ArgumentStyle::QwenXml => check_close(close, "<parameter=")?,
+            ArgumentStyle::MinimaxXml => check_close(close, "<parameter name=")?,
+            ArgumentStyle::GlmXml => check_close(close, "<arg_key>")?,
+            ArgumentStyle::DeepseekXml => check_close(close, "<｜DSML｜parameter name=")?,
         }
         Ok(Self {
             before_name: before_name.to_owned(),
@@ -101,6 +95,17 @@ impl CallText {
     /// What stands between the number and the arguments, if there is a number.
     pub(super) fn after_index(&self) -> Option<&str> {
         self.after_index.as_deref()
+    }
+}
+
+/// Refuses what closes a call where it doesn't tell the end of the arguments from another one, which begins with
+/// `open`.
+fn check_close(close: &str, open: &str) -> Result<(), String> {
+    match open.starts_with(close.trim()) {
+        true => Err(format!(
+            "must have text behind {ARGUMENTS} by which they end, and which {open} doesn't begin with"
+        )),
+        false => Ok(()),
     }
 }
 

@@ -312,6 +312,11 @@ fn what_is_wrong_with_a_file_is_named() {
         ),
         (json!({"begin": ["<calls>"]}), "`begin` has \"<calls>\""),
         (json!({"end": ["</calls>"]}), "`end` has \"</calls>\""),
+        (
+            json!({"arguments": "qwen_xml", "call": ["<c>{name}{arguments}<par"]}),
+            "which <parameter= doesn't begin with",
+        ),
+        (json!({"separator": "; "}), "`separator` is \"; \""),
         (json!({"position": "end"}), "`trigger` has an empty text"),
         (
             json!({"trigger": ["<tool>"]}),
