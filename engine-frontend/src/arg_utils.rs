@@ -297,8 +297,8 @@ impl EngineArgs {
         if let Some(backend) = &self.guided_decoding_backend {
             args.backend = Some(backend.clone());
         }
-        if let Some(parser) = self.reasoning_parser {
-            args.reasoning_parser = parser;
+        if let Some(parser) = &self.reasoning_parser {
+            args.reasoning_parser = parser.clone();
         }
         args
     }

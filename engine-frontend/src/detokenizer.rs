@@ -43,21 +43,28 @@ struct Decoder {
     stream: DecodeStream,
 }
 
-/// Tells a model's thinking from its answer, token by token.
+/// Tells a model's thinking from its answer, token by token. What opens and closes thinking may be several tokens
+/// each: the first of them are held until it is known whether the others follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThinkingSplit {
-    /// Opens thinking. Where the output may begin with it, it is its first token.
-    pub start_token_id: u32,
-    /// Closes thinking.
-    pub end_token_id: u32,
+    /// Open thinking. Where the output may begin with them, they are its first tokens.
+    start_token_ids: Arc<[u32]>,
+    /// Close thinking.
+    end_token_ids: Arc<[u32]>,
     /// Whether thinking has ended; `None` where it may yet begin.
     pub ended: Option<bool>,
     /// Tokens that the engine puts between thinking and the answer, see
     /// [`ThinkingTokens::separator_token_ids`](protocol::ThinkingTokens::separator_token_ids); those before
     /// `num_separating` have come.
-    pub separator_token_ids: Arc<[u32]>,
+    separator_token_ids: Arc<[u32]>,
     /// How many tokens of the separator have come; all of them where none is to come.
-    pub num_separating: usize,
+    num_separating: usize,
+    /// False once the output has begun in another way than by opening thinking.
+    may_open: bool,
+    /// Tokens that may belong to what opens or closes thinking.
+    held: Vec<u32>,
+    /// Tokens of which it is known since the last call what they belong to.
+    settled: Vec<(u32, Part)>,
 }
 
 /// What a token belongs to.
@@ -70,33 +77,111 @@ enum Part {
 }
 
 impl ThinkingSplit {
-    /// Takes the output's next token; `index` is its place.
-    fn push(&mut self, token_id: u32, index: usize) -> Part {
-        let opens = index == 0 && token_id == self.start_token_id;
-        match self.ended {
-            Some(true) if self.separator_token_ids.get(self.num_separating) == Some(&token_id) => {
+    /// The split of an output. `ended` says whether thinking has ended before it, `None` that it may yet begin;
+    /// `separator_token_ids` come between thinking and the answer.
+    pub fn new(
+        start_token_ids: Arc<[u32]>,
+        end_token_ids: Arc<[u32]>,
+        ended: Option<bool>,
+        separator_token_ids: Arc<[u32]>,
+    ) -> Self {
+        let num_separating = match ended {
+            Some(true) => separator_token_ids.len(),
+            _ => 0,
+        };
+        Self {
+            start_token_ids,
+            end_token_ids,
+            ended,
+            separator_token_ids,
+            num_separating,
+            may_open: ended != Some(true),
+            held: Vec::new(),
+            settled: Vec::new(),
+        }
+    }
+
+    /// The tokens that come between thinking and the answer.
+    pub fn separator_token_ids(&self) -> &[u32] {
+        &self.separator_token_ids
+    }
+
+    /// How many of them have come; all where none is to come.
+    pub fn num_separating(&self) -> usize {
+        self.num_separating
+    }
+
+    /// Takes the output's next token, and settles those of which it decides.
+    fn push(&mut self, token_id: u32) {
+        self.settled.clear();
+        if self.ended == Some(true) {
+            return self.answer_token(token_id);
+        }
+        self.held.push(token_id);
+        if self.may_open {
+            if self.start_token_ids.starts_with(&self.held) {
+                if self.held.len() == self.start_token_ids.len() {
+                    self.settle(self.held.len(), Part::Marker);
+                    self.ended = Some(false);
+                    self.may_open = false;
+                }
+                return;
+            }
+            self.may_open = false;
+            if self.ended.is_none() {
+                self.ended = Some(true);
+                self.num_separating = self.separator_token_ids.len();
+                return self.settle(self.held.len(), Part::Content);
+            }
+        }
+        // What can't be a part of the end any more is thinking.
+        let at = self.end_token_ids_begin();
+        self.settle(at, Part::Reasoning);
+        if !self.held.is_empty() && self.held.len() == self.end_token_ids.len() {
+            self.settle(self.held.len(), Part::Marker);
+            self.ended = Some(true);
+        }
+    }
+
+    /// Where the held tokens may go on to be the end of thinking, or are it.
+    fn end_token_ids_begin(&self) -> usize {
+        let is_begun = |at: &usize| {
+            self.held
+                .get(*at..)
+                .is_some_and(|rest| self.end_token_ids.starts_with(rest))
+        };
+        (0..self.held.len())
+            .find(is_begun)
+            .unwrap_or(self.held.len())
+    }
+
+    fn answer_token(&mut self, token_id: u32) {
+        let part = match self.separator_token_ids.get(self.num_separating) {
+            Some(separating) if *separating == token_id => {
                 self.num_separating += 1;
                 Part::Marker
             }
-            Some(true) => {
+            _ => {
                 self.num_separating = self.separator_token_ids.len();
                 Part::Content
             }
-            None if !opens => {
-                self.ended = Some(true);
-                self.num_separating = self.separator_token_ids.len();
-                Part::Content
-            }
-            Some(false) if token_id == self.end_token_id => {
-                self.ended = Some(true);
-                Part::Marker
-            }
-            Some(false) if !opens => Part::Reasoning,
-            None | Some(false) => {
-                self.ended = Some(false);
-                Part::Marker
-            }
-        }
+        };
+        self.settled.push((token_id, part));
+    }
+
+    fn settle(&mut self, number: usize, part: Part) {
+        let tokens = self.held.drain(..number);
+        self.settled.extend(tokens.map(|token_id| (token_id, part)));
+    }
+
+    /// Settles what is held at the end of an output.
+    fn finish(&mut self) {
+        self.settled.clear();
+        let part = match self.ended {
+            Some(false) => Part::Reasoning,
+            _ => Part::Content,
+        };
+        self.settle(self.held.len(), part);
     }
 }
 
@@ -164,6 +249,7 @@ impl IncrementalDetokenizer {
 
     /// From here on all is text, also a token that would open thinking.
     pub fn leave_out_thinking(&mut self) {
+        self.settle_held();
         self.thinking = None;
     }
 
@@ -278,12 +364,34 @@ impl IncrementalDetokenizer {
     }
 
     fn push(&mut self, token_id: u32) {
-        let part = match &mut self.thinking {
-            Some(thinking) => thinking.push(token_id, self.token_ids.len()),
-            None => Part::Content,
-        };
-        self.num_reasoning_tokens += u32::from(part != Part::Content);
         self.token_ids.push(token_id);
+        match &mut self.thinking {
+            Some(thinking) => {
+                thinking.push(token_id);
+                self.write_settled();
+            }
+            None => self.write(token_id, Part::Content),
+        }
+    }
+
+    /// Writes the tokens of which it is known now what they belong to.
+    fn write_settled(&mut self) {
+        let Some(thinking) = &mut self.thinking else {
+            return;
+        };
+        let mut settled = std::mem::take(&mut thinking.settled);
+        for &(token_id, part) in &settled {
+            self.write(token_id, part);
+        }
+        // Its memory is for the next.
+        settled.clear();
+        if let Some(thinking) = &mut self.thinking {
+            thinking.settled = settled;
+        }
+    }
+
+    fn write(&mut self, token_id: u32, part: Part) {
+        self.num_reasoning_tokens += u32::from(part != Part::Content);
         if let Some(Decoder { tokenizer, stream }) = &mut self.decoder {
             let text = match part {
                 Part::Reasoning => &mut self.reasoning_text,
@@ -294,8 +402,17 @@ impl IncrementalDetokenizer {
         }
     }
 
+    /// Writes the tokens that were held since they might have opened or closed thinking.
+    fn settle_held(&mut self) {
+        if let Some(thinking) = &mut self.thinking {
+            thinking.finish();
+            self.write_settled();
+        }
+    }
+
     /// A character whose end never came.
     fn finish_text(&mut self) {
+        self.settle_held();
         let is_thinking = self
             .thinking
             .as_ref()

@@ -113,7 +113,7 @@ impl InputProcessor {
             .eos_token_id()
             .or_else(|| eos_token_ids.first().copied());
         eos_token_ids.retain(|&id| Some(id) != eos_token_id);
-        let reasoning = Reasoning::new(&tokenizer, &ThinkingMarkers::default());
+        let reasoning = Reasoning::found(&tokenizer);
         Self {
             checker: ConstraintChecker::new(Arc::clone(&tokenizer)),
             tokenizer,
@@ -133,32 +133,40 @@ impl InputProcessor {
         mut self,
         args: StructuredOutputsArgs,
     ) -> Result<Self, ValidationError> {
-        let markers = &args.thinking_markers;
-        if markers.start == markers.end {
-            let message = format!(
-                "thinking_markers: `start` and `end` must differ, got {:?} for both",
-                markers.start
-            );
-            return Err(ValidationError::field(
-                "thinking_markers",
-                &markers.start,
-                message,
-            ));
-        }
-        self.reasoning = match args.reasoning_parser {
-            ReasoningParser::Off => None,
-            ReasoningParser::Auto => Reasoning::new(&self.tokenizer, markers),
+        let parser = match (&args.thinking_markers, &args.reasoning_parser) {
+            (_, ReasoningParser::Off) => ReasoningParser::Off,
+            (Some(markers), _) => ReasoningParser::Markers(markers.clone()),
+            (None, parser) => parser.clone(),
         };
-        if self.reasoning.is_none() && *markers != ThinkingMarkers::default() {
-            let (start, end) = (&markers.start, &markers.end);
+        self.reasoning = match &parser {
+            ReasoningParser::Off => None,
+            ReasoningParser::Auto => Reasoning::found(&self.tokenizer),
+            ReasoningParser::Markers(markers) => self.reasoning_by(markers)?,
+        };
+        self.structured_outputs = args;
+        Ok(self)
+    }
+
+    /// The model's reasoning by these markers. A model without those that nobody has to name doesn't think.
+    fn reasoning_by(
+        &self,
+        markers: &ThinkingMarkers,
+    ) -> Result<Option<Reasoning>, ValidationError> {
+        let ThinkingMarkers { start, end } = markers;
+        if start == end {
+            let message =
+                format!("thinking_markers: `start` and `end` must differ, got {start:?} for both");
+            return Err(ValidationError::field("thinking_markers", start, message));
+        }
+        let reasoning = Reasoning::new(&self.tokenizer, markers);
+        if reasoning.is_none() && *markers != ThinkingMarkers::default() {
             let message = format!(
-                "thinking_markers must be two tokens of this model's vocabulary, got {start:?} and \
-                 {end:?}"
+                "thinking_markers must be tokens of this model's vocabulary, or begin with a control token of it, \
+                 got {start:?} and {end:?}"
             );
             return Err(ValidationError::field("thinking_markers", start, message));
         }
-        self.structured_outputs = args;
-        Ok(self)
+        Ok(reasoning)
     }
 
     /// Validates a request and turns it into what the core needs.
@@ -507,11 +515,8 @@ impl InputProcessor {
         let thinking_tokens = self.reasoning.as_ref().map(Reasoning::thinking_tokens);
         if let Some(budget) = params.thinking_token_budget {
             if thinking_tokens.is_none() {
-                let ThinkingMarkers { start, end } = &self.structured_outputs.thinking_markers;
-                let message = format!(
-                    "thinking_token_budget needs a model whose tokenizer has the tokens {start} \
-                     and {end}; leave it out"
-                );
+                let message = "thinking_token_budget needs a model whose tokenizer has tokens around thinking, \
+                               such as <think> and </think>; leave it out";
                 return Err(ValidationError::field(
                     "thinking_token_budget",
                     budget,

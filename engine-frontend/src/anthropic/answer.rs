@@ -52,7 +52,6 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Answer {
     response: AnthropicMessagesResponse,
-    openings: Option<Openings>,
     parser: Option<ToolParser>,
     omits_thinking: bool,
     tells_cached_tokens: bool,
@@ -75,8 +74,7 @@ impl Answer {
     ) -> Self {
         Self {
             response,
-            parser: openings.clone().map(ToolParser::new),
-            openings,
+            parser: openings.map(ToolParser::new),
             omits_thinking,
             tells_cached_tokens: false,
             open: None,
@@ -156,7 +154,7 @@ impl Answer {
         for part in parts {
             match part {
                 AnswerPart::Content(text) => self.write(Kind::Text, &text),
-                AnswerPart::Call(name) => self.begin_call(name),
+                AnswerPart::Call { name, id } => self.begin_call(name, id),
                 AnswerPart::Arguments(text) => self.write_on(&text),
             }
         }
@@ -197,12 +195,10 @@ impl Answer {
         self.write_on(text);
     }
 
-    fn begin_call(&mut self, name: String) {
-        let openings = self.openings.as_ref();
-        let id = openings.map(|openings| call_id("toolu", openings));
+    fn begin_call(&mut self, name: String, id: Option<String>) {
         self.has_calls = true;
         self.open(Kind::ToolUse {
-            id: id.unwrap_or_default(),
+            id: call_id("toolu", id),
             name,
         });
     }

@@ -6,6 +6,7 @@ mod message;
 mod tests;
 
 use std::mem;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -218,7 +219,7 @@ impl ChatCompletionRequest {
         &mut self,
         request_id: &str,
         defaults: &DefaultSamplingParams,
-        format: Option<ToolCallFormat>,
+        format: Option<Arc<ToolCallFormat>>,
     ) -> Result<(GenerateRequest, Option<Openings>), ValidationError> {
         let tools = tools::constraint(
             &self.tool_choice,

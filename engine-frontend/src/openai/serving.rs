@@ -75,7 +75,7 @@ pub struct OpenAIServing {
     default_sampling_params: DefaultSamplingParams,
     prompt_tokens_details: bool,
     /// How the model writes calls, where that is known.
-    tool_call_format: Option<ToolCallFormat>,
+    tool_call_format: Option<Arc<ToolCallFormat>>,
     chat: ChatSettings,
     system_fingerprint: String,
 }
@@ -103,7 +103,7 @@ impl OpenAIServing {
 
     /// Reads and forces calls in this format, whatever the chat template looks like.
     #[must_use]
-    pub fn with_tool_call_format(mut self, format: ToolCallFormat) -> Self {
+    pub fn with_tool_call_format(mut self, format: Arc<ToolCallFormat>) -> Self {
         self.tool_call_format = Some(format);
         self
     }
@@ -269,8 +269,8 @@ impl OpenAIServing {
     }
 
     /// How the model writes calls, where that is known.
-    pub(super) fn tool_call_format(&self) -> Option<ToolCallFormat> {
-        self.tool_call_format
+    pub(super) fn tool_call_format(&self) -> Option<Arc<ToolCallFormat>> {
+        self.tool_call_format.clone()
     }
 
     pub(crate) fn tells_cached_tokens(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::random::random_u64;
 /// A function that the model calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// `call_...`, or nine letters and digits where the model's template wants these.
+    /// `call_...`, or what the model's template wants: nine letters and digits, `functions.f:0`.
     pub id: String,
     /// `function`.
     #[serde(rename = "type")]
@@ -53,18 +53,9 @@ pub struct DeltaFunctionCall {
     pub arguments: Option<String>,
 }
 
-/// A new call's id: with this prefix, unless the model's template wants another form.
-pub(crate) fn call_id(prefix: &str, openings: &Openings) -> String {
-    if !openings.format.has_short_ids() {
-        return format!("{prefix}_{:016x}", random_u64());
-    }
-    let (mut random, mut id) = (random_u64(), String::new());
-    for _ in 0..9 {
-        let digit = u32::try_from(random % 36).unwrap_or_default();
-        id.extend(char::from_digit(digit, 36));
-        random /= 36;
-    }
-    id
+/// A new call's id: the format's `own`, or one with this prefix.
+pub(crate) fn call_id(prefix: &str, own: Option<String>) -> String {
+    own.unwrap_or_else(|| format!("{prefix}_{:016x}", random_u64()))
 }
 
 /// A whole answer, or what has come of it: the text for the reader, if any, and the calls.
@@ -73,8 +64,8 @@ pub(crate) fn split_answer(openings: &Openings, text: &str) -> (Option<String>, 
     for part in ToolParser::new(openings.clone()).push(text, true) {
         match part {
             AnswerPart::Content(text) => content.get_or_insert_default().push_str(&text),
-            AnswerPart::Call(name) => calls.push(ToolCall {
-                id: call_id("call", openings),
+            AnswerPart::Call { name, id } => calls.push(ToolCall {
+                id: call_id("call", id),
                 kind: "function".to_owned(),
                 function: FunctionCall {
                     name,

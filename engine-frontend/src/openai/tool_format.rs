@@ -1,472 +1,335 @@
-//! How models write calls: the formats of chat templates, as literal text around the arguments.
+//! How models write calls, as data: one file a format, those in `tool_format/builtin` or a user's own.
 //!
-//! A format gives two things that must agree: the constraint that an answer is under, a structural
-//! tag, and the [`Openings`] by which [`ToolParser`](super::tool_parser::ToolParser) finds the calls
-//! in it. Everything of a call but its arguments is fixed text, so the parser compares and never
-//! guesses.
+//! A format gives two things that must agree: the constraint that an answer is under
+//! ([`structural_tag`]), and the [`Openings`] by which [`ToolParser`](super::tool_parser::ToolParser)
+//! finds the calls in it. Everything of a call but its arguments is fixed text, so the parser compares
+//! and never guesses.
 
-use serde::Serialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
+mod call_text;
+mod openings;
+pub(super) mod python_grammar;
+pub(super) mod structural_tag;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::sync::{Arc, LazyLock};
+
+use serde::Deserialize;
 use tokenizer::ChatTemplate;
 
-/// Names of `--tool-call-parser`, and the formats that they stand for.
-const NAMES: [(&str, ToolCallFormat); 5] = [
-    ("hermes", ToolCallFormat::Hermes),
-    ("llama3_json", ToolCallFormat::Llama3Json),
-    ("llama4_json", ToolCallFormat::Llama3Json),
-    ("mistral", ToolCallFormat::Mistral),
-    ("mistral_args", ToolCallFormat::MistralArgs),
+use crate::error::cut_short;
+use crate::json_problem::json_problem;
+use call_text::CallText;
+pub(crate) use openings::Openings;
+pub(super) use openings::{Found, Match};
+pub(super) use structural_tag::{CallableFunction, Calls};
+
+/// The formats that come with the engine.
+static BUILTIN: LazyLock<Vec<Arc<ToolCallFormat>>> = LazyLock::new(|| {
+    let formats = BUILTIN_FILES.iter();
+    let formats = formats.filter_map(|text| ToolCallFormat::from_json(text).ok());
+    formats.map(Arc::new).collect()
+});
+
+/// Files of the formats that come with the engine, in the order in which a chat template is compared with
+/// them.
+const BUILTIN_FILES: [&str; 18] = [
+    include_str!("tool_format/builtin/hermes.json"),
+    include_str!("tool_format/builtin/llama3_json.json"),
+    include_str!("tool_format/builtin/llama4_pythonic.json"),
+    include_str!("tool_format/builtin/pythonic.json"),
+    include_str!("tool_format/builtin/mistral.json"),
+    include_str!("tool_format/builtin/mistral_args.json"),
+    include_str!("tool_format/builtin/qwen3_coder.json"),
+    include_str!("tool_format/builtin/seed_oss.json"),
+    include_str!("tool_format/builtin/deepseek_v3.json"),
+    include_str!("tool_format/builtin/deepseek_v31.json"),
+    include_str!("tool_format/builtin/deepseek_v32.json"),
+    include_str!("tool_format/builtin/glm45.json"),
+    include_str!("tool_format/builtin/kimi_k2.json"),
+    include_str!("tool_format/builtin/minimax.json"),
+    include_str!("tool_format/builtin/minimax_m2.json"),
+    include_str!("tool_format/builtin/phi4_mini_json.json"),
+    include_str!("tool_format/builtin/openai.json"),
+    include_str!("tool_format/builtin/list.json"),
 ];
 
-/// How a model writes calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolCallFormat {
-    /// Hermes and Qwen: `<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>`, anywhere.
-    Hermes,
-    /// Llama 3.1 and 3.2: the answer is `{"name": "f", "parameters": {}}`, several divided by `; `,
-    /// with or without `<|python_tag|>` before.
-    Llama3Json,
-    /// Mistral up to version 7 of its tokenizer: `[TOOL_CALLS] [{"name": "f", "arguments": {}}]`
-    /// ends the answer.
-    Mistral,
-    /// Mistral since version 11: `[TOOL_CALLS]f[ARGS]{}`, one after another.
-    MistralArgs,
-    /// No model's own: the answer is `[{"name": "f", "parameters": {}}]`. What calls that are asked
-    /// for look like where the model's format isn't known.
-    List,
+/// The format of forced calls where the model's own isn't known.
+const FALLBACK: &str = "list";
+
+/// Where calls stand in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Position {
+    /// Each by itself, text before, between and after them.
+    Anywhere,
+    /// All together, behind text or without; nothing follows.
+    End,
+    /// An answer is calls, or has none.
+    Whole,
 }
 
-/// Whether an answer must have calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Calls {
-    /// Where the model begins one.
-    Possible,
-    /// Nothing else.
-    Only,
+/// How arguments are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ArgumentStyle {
+    /// A JSON object.
+    Json,
+    /// Members as tags: the style of that name of structural tags.
+    QwenXml,
+    /// The same, MiniMax's.
+    MinimaxXml,
+    /// The same, GLM's.
+    GlmXml,
+    /// The same, DeepSeek's.
+    DeepseekXml,
+    /// Keyword arguments of a Python call, whose values are literals.
+    Python,
+}
+
+/// Marks by which a chat template is known.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TemplateMarks {
+    /// Texts that its source has, all of them.
+    has: Vec<String>,
+    /// Texts that its source doesn't have.
+    #[serde(default)]
+    lacks: Vec<String>,
+}
+
+/// A format as its file has it; `docs/tool-formats.md` describes the fields.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolCallFormatFile {
+    names: Vec<String>,
+    #[serde(default, rename = "models")]
+    _models: String,
+    #[serde(default, rename = "source")]
+    _source: String,
+    #[serde(default)]
+    template: Vec<TemplateMarks>,
+    position: Position,
+    #[serde(default)]
+    trigger: Vec<String>,
+    #[serde(default = "nothing")]
+    begin: Vec<String>,
+    call: Vec<String>,
+    #[serde(default)]
+    separator: String,
+    #[serde(default = "nothing")]
+    end: Vec<String>,
+    #[serde(default)]
+    text: String,
+    arguments: ArgumentStyle,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default = "yes")]
+    parallel: bool,
+}
+
+fn nothing() -> Vec<String> {
+    vec![String::new()]
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How a model writes calls.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ToolCallFormat {
+    /// Its names for `--tool-call-parser`, at least one.
+    names: Vec<String>,
+    template: Vec<TemplateMarks>,
+    pub(super) position: Position,
+    /// Texts by which a call has begun for certain, each perhaps with `{name}`.
+    trigger: Vec<String>,
+    /// Spellings of what stands before all calls.
+    begin: Vec<String>,
+    /// Spellings of a call.
+    call: Vec<CallText>,
+    separator: String,
+    /// Spellings of what stands after all calls.
+    end: Vec<String>,
+    /// What stands before the text of an answer that isn't calls.
+    pub(super) text: String,
+    pub(super) arguments: ArgumentStyle,
+    /// How calls' ids are spelled, with `{name}`, `{index}` and `{letters}`; `None` for the API's own.
+    pub(super) id: Option<String>,
+    /// True if an answer may have several calls.
+    parallel: bool,
 }
 
 impl ToolCallFormat {
-    /// The format with this name of `--tool-call-parser`.
+    /// The format that comes with the engine under this name of `--tool-call-parser`.
     ///
     /// # Errors
     /// The names that there are.
-    pub fn from_name(name: &str) -> Result<Self, String> {
-        let found = NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|(_, format)| *format).ok_or_else(|| {
-            let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-            format!("must be one of auto, {}", names.join(", "))
+    pub fn from_name(name: &str) -> Result<Arc<Self>, String> {
+        let has_name = |format: &&Arc<Self>| format.names.iter().any(|known| known == name);
+        let found = BUILTIN.iter().find(has_name);
+        found.cloned().ok_or_else(|| {
+            let names = Self::names().collect::<Vec<_>>().join(", ");
+            format!("must be one of auto, {names}; or give a format by --tool-format-file")
         })
+    }
+
+    /// All names of the formats that come with the engine.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        let names = BUILTIN.iter().flat_map(|format| &format.names);
+        names.map(String::as_str)
+    }
+
+    /// The format of forced calls where the model's own isn't known.
+    pub(super) fn fallback() -> Option<Arc<Self>> {
+        Self::from_name(FALLBACK).ok()
     }
 
     /// The format that a chat template writes earlier calls in; `None` where it is none of those
     /// known here.
-    pub fn of_template(template: &ChatTemplate) -> Option<Self> {
-        let mentions = |text: &str| template.mentions(text);
-        if mentions("[TOOL_CALLS]") {
-            let args = mentions("[ARGS]");
-            return Some(if args {
-                Self::MistralArgs
-            } else {
-                Self::Mistral
-            });
-        }
-        // Some models have the same markers around another language.
-        if mentions("<tool_call>") && !mentions("<function=") && !mentions("<arg_key>") {
-            return Some(Self::Hermes);
-        }
-        let is_llama = mentions("<|python_tag|>") || mentions("\"name\": function name");
-        (is_llama && mentions("\"parameters\"")).then_some(Self::Llama3Json)
-    }
-
-    /// The literal text that tells a call from other text, by which it has begun for certain.
-    fn triggers(self) -> &'static [&'static str] {
-        match self {
-            Self::Hermes => &["<tool_call>"],
-            Self::Llama3Json => &["<|python_tag|>", "{\"name\": \""],
-            Self::Mistral | Self::MistralArgs => &["[TOOL_CALLS]"],
-            Self::List => &["["],
-        }
-    }
-
-    /// What stands before the first call's arguments, in every spelling.
-    fn first(self, name: &str) -> Vec<String> {
-        let next = self.next(name);
-        match self {
-            Self::Hermes | Self::MistralArgs => vec![next],
-            Self::Llama3Json => ["", "<|python_tag|>"]
-                .map(|tag| format!("{tag}{}", call_head(name, "parameters")))
-                .into(),
-            Self::Mistral => ["", " "]
-                .map(|space| format!("[TOOL_CALLS]{space}[{}", call_head(name, "arguments")))
-                .into(),
-            Self::List => vec![format!("[{}", call_head(name, "parameters"))],
-        }
-    }
-
-    /// What stands before a later call's arguments.
-    fn next(self, name: &str) -> String {
-        match self {
-            Self::Hermes => format!("<tool_call>\n{}", call_head(name, "arguments")),
-            Self::Llama3Json => format!("; {}", call_head(name, "parameters")),
-            Self::Mistral => format!(", {}", call_head(name, "arguments")),
-            Self::MistralArgs => format!("[TOOL_CALLS]{name}[ARGS]"),
-            Self::List => format!(", {}", call_head(name, "parameters")),
-        }
-    }
-
-    /// What stands after a call's arguments.
-    fn close(self) -> &'static str {
-        match self {
-            Self::Hermes => "}\n</tool_call>",
-            Self::Llama3Json | Self::Mistral | Self::List => "}",
-            Self::MistralArgs => "",
-        }
-    }
-
-    /// Whether text may stand after a call.
-    fn has_text_after(self) -> bool {
-        matches!(self, Self::Hermes | Self::MistralArgs)
-    }
-
-    /// Whether an answer that doesn't begin with a call has none.
-    fn is_whole_answer(self) -> bool {
-        self == Self::Llama3Json
-    }
-
-    /// How calls' ids are spelled: Mistral's templates take nine letters and digits.
-    pub(crate) fn has_short_ids(self) -> bool {
-        matches!(self, Self::Mistral | Self::MistralArgs)
-    }
-
-    /// The structural tag of an answer with calls of these functions, each with its schema. `answer` is
-    /// the format of an answer without: any text where absent. `parallel` says whether several calls
-    /// will do.
-    pub(super) fn structural_tag<'a>(
-        self,
-        functions: &[(&str, &'a RawValue)],
-        calls: &Calls,
-        answer: Option<Value>,
-        parallel: bool,
-    ) -> StructuralTag<'a> {
-        let format = match (calls, answer) {
-            (Calls::Only, _) => self.calls_only(functions, parallel),
-            (Calls::Possible, Some(answer)) => {
-                either(Format::Given(answer), self.calls_only(functions, parallel))
-            }
-            (Calls::Possible, None) if self.is_whole_answer() => {
-                let answer = Format::Regex {
-                    pattern: NO_LLAMA_CALL,
-                };
-                either(answer, self.calls_only(functions, parallel))
-            }
-            (Calls::Possible, None) => self.calls_in_text(functions, parallel),
+    pub fn of_template(template: &ChatTemplate) -> Option<Arc<Self>> {
+        let is_met = |marks: &TemplateMarks| {
+            marks.has.iter().all(|text| template.mentions(text))
+                && !marks.lacks.iter().any(|text| template.mentions(text))
         };
-        StructuralTag::StructuralTag { format }
+        let found = BUILTIN.iter().find(|f| f.template.iter().any(is_met));
+        found.cloned()
     }
 
-    /// Text with calls in it.
-    fn calls_in_text<'a>(self, functions: &[(&str, &'a RawValue)], parallel: bool) -> Format<'a> {
-        let tags = match self {
-            Self::Mistral => vec![Tag {
-                begin: "[TOOL_CALLS]".to_owned(),
-                content: self.list_of_calls(functions, parallel),
-                end: "",
-            }],
-            _ => self.tags(functions),
-        };
-        Format::TriggeredTags {
-            triggers: self.triggers(),
-            tags,
-            stop_after_first: !parallel || !self.has_text_after(),
-        }
+    /// Reads a format's file.
+    ///
+    /// # Errors
+    /// The field at fault, and what would be right.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let file: ToolCallFormatFile =
+            serde_json::from_str(text).map_err(|error| json_problem(&error))?;
+        Self::from_file(file)
     }
 
-    /// Nothing but calls, at least one.
-    fn calls_only<'a>(self, functions: &[(&str, &'a RawValue)], parallel: bool) -> Format<'a> {
-        let calls = self.list_of_calls(functions, parallel);
-        match self {
-            Self::Hermes | Self::MistralArgs | Self::List => calls,
-            Self::Llama3Json => sequence([optional("<|python_tag|>"), calls]),
-            Self::Mistral => sequence([text("[TOOL_CALLS]"), calls]),
-        }
-    }
-
-    /// Calls one after the other, with what stands around all of them.
-    fn list_of_calls<'a>(self, functions: &[(&str, &'a RawValue)], parallel: bool) -> Format<'a> {
-        let calls = Format::TagsWithSeparator {
-            tags: self.tags(functions),
-            separator: match self {
-                Self::Hermes => "\n",
-                Self::Llama3Json => "; ",
-                Self::Mistral | Self::List => ", ",
-                Self::MistralArgs => "",
-            },
-            at_least_one: true,
-            stop_after_first: !parallel,
-        };
-        match self {
-            Self::Hermes | Self::MistralArgs | Self::Llama3Json => calls,
-            Self::List => sequence([text("["), calls, text("]")]),
-            Self::Mistral => sequence([optional(" "), text("["), calls, text("]")]),
-        }
-    }
-
-    /// One tag per function, from its own opening on.
-    fn tags<'a>(self, functions: &[(&str, &'a RawValue)]) -> Vec<Tag<'a>> {
-        let tags = functions.iter().map(|&(name, json_schema)| Tag {
-            begin: match self {
-                Self::Hermes | Self::MistralArgs => self.next(name),
-                Self::Mistral => call_head(name, "arguments"),
-                Self::Llama3Json | Self::List => call_head(name, "parameters"),
-            },
-            content: Format::JsonSchema { json_schema },
-            end: self.close(),
-        });
-        tags.collect()
-    }
-}
-
-/// A structural tag as it is written. Schemas stand in it as text: as values they would take many times
-/// the memory.
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum StructuralTag<'a> {
-    /// The only kind.
-    StructuralTag {
-        /// What an answer is.
-        format: Format<'a>,
-    },
-}
-
-/// A format of structural tags, of those that calls need.
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Format<'a> {
-    ConstString {
-        value: &'static str,
-    },
-    Regex {
-        pattern: &'static str,
-    },
-    JsonSchema {
-        json_schema: &'a RawValue,
-    },
-    Optional {
-        content: Box<Format<'a>>,
-    },
-    Sequence {
-        elements: Vec<Format<'a>>,
-    },
-    Or {
-        elements: Vec<Format<'a>>,
-    },
-    TagsWithSeparator {
-        tags: Vec<Tag<'a>>,
-        separator: &'static str,
-        at_least_one: bool,
-        stop_after_first: bool,
-    },
-    TriggeredTags {
-        triggers: &'static [&'static str],
-        tags: Vec<Tag<'a>>,
-        stop_after_first: bool,
-    },
-    /// The request's own.
-    #[serde(untagged)]
-    Given(Value),
-}
-
-/// Text between two fixed ones.
-#[derive(Debug, Serialize)]
-pub(super) struct Tag<'a> {
-    begin: String,
-    content: Format<'a>,
-    end: &'static str,
-}
-
-impl StructuralTag<'_> {
-    /// Where the functions stand, in their order: a JSON pointer to the list.
-    pub(super) fn place_of_functions(&self) -> String {
-        let Self::StructuralTag { format } = self;
-        format!("/format{}", format.place_of_functions().unwrap_or_default())
-    }
-}
-
-impl Format<'_> {
-    fn place_of_functions(&self) -> Option<String> {
-        match self {
-            Self::Sequence { elements } | Self::Or { elements } => {
-                let places = elements.iter().enumerate();
-                let mut places = places.filter_map(|(i, element)| {
-                    Some(format!("/elements/{i}{}", element.place_of_functions()?))
-                });
-                places.next()
+    fn from_file(file: ToolCallFormatFile) -> Result<Self, String> {
+        for (field, list) in [
+            ("names", &file.names),
+            ("begin", &file.begin),
+            ("call", &file.call),
+            ("end", &file.end),
+        ] {
+            if list.is_empty() {
+                return Err(format!("`{field}` is empty: give at least one text"));
             }
-            Self::TagsWithSeparator { tags, .. } | Self::TriggeredTags { tags, .. } => {
-                let inner = tags
-                    .first()
-                    .and_then(|tag| tag.content.place_of_functions());
-                Some(inner.map_or_else(
-                    || "/tags".to_owned(),
-                    |inner| format!("/tags/0/content{inner}"),
-                ))
-            }
-            Self::ConstString { .. }
-            | Self::Regex { .. }
-            | Self::JsonSchema { .. }
-            | Self::Optional { .. }
-            | Self::Given(_) => None,
         }
-    }
-}
-
-fn text<'a>(value: &'static str) -> Format<'a> {
-    Format::ConstString { value }
-}
-
-fn optional<'a>(value: &'static str) -> Format<'a> {
-    Format::Optional {
-        content: Box::new(text(value)),
-    }
-}
-
-fn sequence<'a, const N: usize>(elements: [Format<'a>; N]) -> Format<'a> {
-    Format::Sequence {
-        elements: elements.into(),
-    }
-}
-
-fn either<'a>(one: Format<'a>, other: Format<'a>) -> Format<'a> {
-    Format::Or {
-        elements: vec![one, other],
-    }
-}
-
-/// Where the answer without calls stands in a structural tag that has one.
-pub(super) const PLACE_OF_ANSWER: &str = "/format/elements/0";
-
-/// `{"name": "f", "arguments": `
-fn call_head(name: &str, arguments: &str) -> String {
-    let name = Value::from(name);
-    format!("{{\"name\": {name}, \"{arguments}\": ")
-}
-
-/// Any text that doesn't begin as a call of [`ToolCallFormat::Llama3Json`] does.
-const NO_LLAMA_CALL: &str = r#"(?!\{"name": "|<\|python_tag\|>)[\s\S]*"#;
-
-/// The openings of the calls in an answer.
-#[derive(Debug, Clone)]
-pub(crate) struct Openings {
-    pub(super) format: ToolCallFormat,
-    /// Each with its function's name.
-    first: Vec<(String, String)>,
-    next: Vec<(String, String)>,
-}
-
-impl Openings {
-    /// The openings of these functions' calls.
-    pub(crate) fn new<'a>(
-        format: ToolCallFormat,
-        functions: impl IntoIterator<Item = &'a str>,
-    ) -> Self {
-        let (mut first, mut next) = (Vec::new(), Vec::new());
-        for name in functions {
-            let spellings = format.first(name).into_iter();
-            first.extend(spellings.map(|opening| (opening, name.to_owned())));
-            next.push((format.next(name), name.to_owned()));
+        let mut call = Vec::with_capacity(file.call.len());
+        for (i, text) in file.call.iter().enumerate() {
+            let read = CallText::parse(text, file.arguments);
+            call.push(read.map_err(|problem| format!("`call[{i}]` {problem}"))?);
         }
-        Self {
-            format,
-            first,
-            next,
+        let mut format = Self {
+            names: file.names,
+            template: file.template,
+            position: file.position,
+            trigger: file.trigger,
+            begin: file.begin,
+            call,
+            separator: file.separator,
+            end: file.end,
+            text: file.text,
+            arguments: file.arguments,
+            id: file.id,
+            parallel: file.parallel,
+        };
+        format.check()?;
+        if format.trigger.is_empty() {
+            format.trigger = format.own_trigger();
         }
+        format.check_triggers()?;
+        Ok(format)
     }
 
-    /// The openings of the first call, or of a later one, each with its function's name.
-    pub(super) fn get(&self, is_first: bool) -> &[(String, String)] {
-        if is_first { &self.first } else { &self.next }
-    }
-
-    /// Whether a call may begin after `text_before` has come.
-    pub(super) fn may_begin(&self, is_first: bool, text_before: bool) -> bool {
-        !(is_first && text_before && self.format.is_whole_answer())
-    }
-
-    /// What stands after a call's arguments.
-    pub(super) fn close(&self) -> &'static str {
-        self.format.close()
-    }
-
-    /// Whether what stands between calls, and after them, is text for the reader.
-    pub(super) fn has_text_after(&self) -> bool {
-        self.format.has_text_after()
-    }
-
-    /// Whether the beginning of a call can be nothing else any more.
-    pub(super) fn is_certain(&self, beginning: &str) -> bool {
-        let triggers = self.format.triggers();
-        triggers.iter().any(|t| beginning.starts_with(t))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn names_are_vllms() {
-        assert_eq!(
-            ToolCallFormat::from_name("hermes"),
-            Ok(ToolCallFormat::Hermes)
-        );
-        let error = ToolCallFormat::from_name("pythonic").unwrap_err();
-        assert!(error.contains("hermes"), "{error}");
-    }
-
-    #[test]
-    fn functions_are_found_where_they_stand() {
-        let schema = RawValue::from_string(r#"{"type": "object"}"#.to_owned()).unwrap();
-        let functions = [("f", &*schema), ("g", &*schema)];
-        // With a list of tags of its own.
-        let answer = json!({"type": "sequence", "elements": [{"type": "tag", "tags": []}]});
-        for (_, format) in NAMES.into_iter().chain([("list", ToolCallFormat::List)]) {
-            for calls in [Calls::Only, Calls::Possible] {
-                for answer in [None, Some(answer.clone())] {
-                    let tag = format.structural_tag(&functions, &calls, answer, true);
-                    let place = tag.place_of_functions();
-                    let tag = serde_json::to_value(&tag).unwrap();
-                    for (i, name) in ["f", "g"].into_iter().enumerate() {
-                        let tag = tag.pointer(&format!("{place}/{i}")).unwrap();
-                        assert!(tag["begin"].as_str().unwrap().contains(name), "{tag}");
-                        assert_eq!(tag["content"]["type"], "json_schema");
-                    }
+    /// Refuses fields that don't go together.
+    fn check(&self) -> Result<(), String> {
+        if self.position == Position::Anywhere {
+            for (field, list) in [("begin", &self.begin), ("end", &self.end)] {
+                if let Some(text) = list.iter().find(|text| !text.is_empty()) {
+                    return Err(format!(
+                        "`{field}` has {:?}, but calls stand by themselves where `position` is \
+                         \"anywhere\": put it into `call`, or use \"end\"",
+                        cut_short(text)
+                    ));
                 }
             }
         }
+        if self.position == Position::Anywhere && !self.separator.trim().is_empty() {
+            return Err(format!(
+                "`separator` is {:?}, but must be white space where `position` is \"anywhere\": \
+                 other text between calls is the answer's",
+                cut_short(&self.separator)
+            ));
+        }
+        if !self.text.is_empty() && self.position != Position::Whole {
+            return Err("`text` needs the `position` \"whole\"".to_owned());
+        }
+        if self.call.iter().any(CallText::begins_with_name)
+            && self.begin.iter().any(String::is_empty)
+        {
+            return Err(
+                "`call` begins with {name}: give a text before it, or a `begin`".to_owned(),
+            );
+        }
+        Ok(())
     }
 
-    #[test]
-    fn formats_are_known_by_their_templates() {
-        let format = |template: &str| {
-            ToolCallFormat::of_template(&ChatTemplate::new(template, Vec::new()).unwrap())
+    /// The texts by which a call is known, where the file doesn't give them.
+    fn own_trigger(&self) -> Vec<String> {
+        let mut triggers: Vec<String> = match self.position {
+            Position::Anywhere => self.call.iter().map(CallText::before_name).collect(),
+            Position::End => self.begin.clone(),
+            Position::Whole => {
+                let heads = self.call.iter().map(CallText::head);
+                let spelled = heads.flat_map(|head| {
+                    let begin = self.begin.iter();
+                    begin.map(move |begin| format!("{begin}{head}"))
+                });
+                spelled.collect()
+            }
         };
-        assert_eq!(
-            format("<tool_call>\\n{}</tool_call>"),
-            Some(ToolCallFormat::Hermes)
-        );
-        assert_eq!(format("<tool_call><function=f></tool_call>"), None);
-        assert_eq!(
-            format("{{ '<|python_tag|>' }} \"parameters\": "),
-            Some(ToolCallFormat::Llama3Json)
-        );
-        assert_eq!(format("[TOOL_CALLS] ["), Some(ToolCallFormat::Mistral));
-        assert_eq!(
-            format("[TOOL_CALLS]f[ARGS]"),
-            Some(ToolCallFormat::MistralArgs)
-        );
-        assert_eq!(format("{{ messages }}"), None);
+        triggers.sort();
+        triggers.dedup();
+        triggers
+    }
+
+    /// Each call begins with one of the triggers, as the constraint needs it.
+    fn check_triggers(&self) -> Result<(), String> {
+        if self.trigger.iter().any(String::is_empty) {
+            return Err("`trigger` has an empty text, which is everywhere".to_owned());
+        }
+        let heads: Vec<String> = match self.position {
+            Position::Anywhere => self.call.iter().map(CallText::before_name).collect(),
+            Position::End => self.begin.clone(),
+            Position::Whole => return Ok(()),
+        };
+        for head in heads {
+            let triggers = self.trigger.iter().filter(|t| head.starts_with(*t));
+            if triggers.count() != 1 {
+                return Err(format!(
+                    "`trigger` must have one text with which {:?} begins, no more and no fewer",
+                    cut_short(&head)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The triggers with the names of these functions in them.
+    fn triggers<'a>(&self, names: impl IntoIterator<Item = &'a str> + Clone) -> Vec<String> {
+        let mut triggers = Vec::new();
+        for trigger in &self.trigger {
+            if trigger.contains(call_text::NAME) {
+                let named = names.clone().into_iter();
+                triggers.extend(named.map(|name| trigger.replace(call_text::NAME, name)));
+            } else {
+                triggers.push(trigger.clone());
+            }
+        }
+        triggers
     }
 }

@@ -125,9 +125,12 @@ impl OpenAIServing {
         }
         // It may be large: it goes to the thread that reads it, and comes back.
         let taken = mem::take(tool);
+        let format = self.tool_call_format();
         let check = move |processor: &InputProcessor, cancel: &CancelFlag| {
-            let checked = tools::part(i, &taken);
-            let checked = checked.and_then(|(part, _)| processor.check_part(&part, cancel));
+            let checked = tools::part(i, &taken).and_then(|(part, _)| {
+                tools::grammar(&part, format.as_ref())?;
+                processor.check_part(&part, cancel)
+            });
             (taken, checked)
         };
         let (taken, checked) = self.engine().check_aside(check).await?;
@@ -147,7 +150,7 @@ impl OpenAIServing {
         let (parallel, format) = (request.parallel_tool_calls, self.tool_call_format());
         let put_together = move |_: &CancelFlag| {
             let known = tools.as_deref().unwrap_or_default();
-            let constraint = tools::constraint(&choice, known, parallel, format, None);
+            let constraint = tools::constraint(&choice, known, parallel, format.clone(), None);
             (tools, constraint)
         };
         let (tools, constraint) = match size <= LARGE {

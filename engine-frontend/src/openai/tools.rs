@@ -5,6 +5,7 @@
 //! call, once begun, is valid for `auto`.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use protocol::{StructuredOutputsConstraint, StructuredOutputsParams};
 use serde_json::value::RawValue;
@@ -14,7 +15,8 @@ use super::fields::{Fields, check_type};
 use super::known_keys::{self, FUNCTION, TOOL};
 use super::structured_outputs::{RequestConstraint, warn_of_schema};
 use super::tool_choice::{TOOL_CHOICE, ToolChoice};
-use super::tool_format::{self, Calls, Openings, ToolCallFormat};
+use super::tool_format::python_grammar;
+use super::tool_format::{ArgumentStyle, CallableFunction, Calls, Openings, ToolCallFormat};
 use crate::error::{ValidationError, cut_short};
 use crate::input_processor::ConstraintPart;
 use crate::json_problem::json_problem;
@@ -131,17 +133,14 @@ pub(super) fn constraint(
     choice: &ToolChoice,
     tools: &[Value],
     parallel: bool,
-    format: Option<ToolCallFormat>,
+    format: Option<Arc<ToolCallFormat>>,
     answer: Option<&RequestConstraint>,
 ) -> Result<Option<ToolConstraint>, ValidationError> {
     if *choice == ToolChoice::None {
         return Ok(None);
     }
-    let format = match format {
-        Some(format) => format,
-        None if choice.forces_a_call() => ToolCallFormat::List,
-        None => return Err(unknown_format()),
-    };
+    let fallback = || ToolCallFormat::fallback().filter(|_| choice.forces_a_call());
+    let format = format.or_else(fallback).ok_or_else(unknown_format)?;
     if let Some(other) = answer.filter(|_| choice.forces_a_call()) {
         let message = format!(
             "tool_choice that forces a call leaves nothing to {}",
@@ -149,7 +148,7 @@ pub(super) fn constraint(
         );
         return Err(ValidationError::field(TOOL_CHOICE, &other.field, message));
     }
-    let mut functions = Vec::with_capacity(tools.len());
+    let mut called = Vec::with_capacity(tools.len());
     let mut parts = Vec::new();
     for (i, tool) in tools.iter().enumerate() {
         let name = name_of(tool).unwrap_or_default();
@@ -157,13 +156,18 @@ pub(super) fn constraint(
             continue;
         }
         let (part, schema) = part(i, tool)?;
+        let grammar = grammar(&part, Some(&format))?;
         parts.push(part);
-        functions.push((name, schema));
+        called.push((name, schema, grammar));
     }
-    let functions: Vec<(&str, &RawValue)> = functions
+    let functions = called
         .iter()
-        .map(|(name, schema)| (*name, &**schema))
-        .collect();
+        .map(|(name, schema, grammar)| CallableFunction {
+            name,
+            schema,
+            grammar: grammar.clone(),
+        });
+    let functions: Vec<CallableFunction<'_>> = functions.collect();
     let calls = match choice.forces_a_call() {
         true => Calls::Only,
         false => Calls::Possible,
@@ -175,27 +179,30 @@ pub(super) fn constraint(
     let tag = serde_json::to_string(&tag)
         .map_err(|error| ValidationError::about("tools", error.to_string()))?;
     for (i, part) in parts.iter_mut().enumerate() {
-        part.place = format!("{place}/{i}/content");
+        part.place = format!("{place}/{i}{}", format.place_of_arguments());
     }
     let mut params = match answer {
         Some(answer) => {
             parts.push(ConstraintPart {
                 field: answer.field.clone(),
                 constraint: answer.params.constraint.clone(),
-                place: tool_format::PLACE_OF_ANSWER.to_owned(),
+                place: format.place_of_answer().to_owned(),
             });
             StructuredOutputsParams::clone(&answer.params)
         }
         None => StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject),
     };
     params.constraint = StructuredOutputsConstraint::StructuralTag(tag);
+    let functions = called.iter();
+    let functions = functions.map(|(name, schema, _)| (*name, &**schema));
+    let openings = Openings::new(Arc::clone(&format), functions);
     // What is wrong with it is the fault of its one part, or of any.
     let field = match parts.as_slice() {
         [part] => part.field.clone(),
         _ => "tools".to_owned(),
     };
     Ok(Some(ToolConstraint {
-        openings: Openings::new(format, functions.iter().map(|(name, _)| *name)),
+        openings,
         constraint: RequestConstraint {
             params: params.into(),
             field,
@@ -222,6 +229,28 @@ pub(super) fn part(
         place: String::new(),
     };
     Ok((part, schema))
+}
+
+/// The grammar of a tool's arguments, where the model writes them as Python.
+///
+/// # Errors
+/// Its schema says something that can't be enforced there.
+pub(super) fn grammar(
+    part: &ConstraintPart,
+    format: Option<&Arc<ToolCallFormat>>,
+) -> Result<Option<String>, ValidationError> {
+    let StructuredOutputsConstraint::Json(schema) = &part.constraint else {
+        return Ok(None);
+    };
+    if format.is_none_or(|format| format.arguments != ArgumentStyle::Python) {
+        return Ok(None);
+    }
+    python_grammar::grammar(schema)
+        .map(Some)
+        .map_err(|problem| {
+            let message = format!("{}: schema, {problem}", part.field);
+            ValidationError::about(&part.field, message)
+        })
 }
 
 fn unknown_format() -> ValidationError {

@@ -534,13 +534,8 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
 /// A request whose thinking is told apart.
 fn thinking(ended: Option<bool>, params: SamplingParams) -> Fixture {
     Fixture::with_inputs("", params, |inputs| {
-        inputs.thinking = Some(ThinkingSplit {
-            start_token_id: THINK_START,
-            end_token_id: THINK_END,
-            ended,
-            separator_token_ids: Arc::default(),
-            num_separating: 0,
-        });
+        let (start, end) = ([THINK_START].into(), [THINK_END].into());
+        inputs.thinking = Some(ThinkingSplit::new(start, end, ended, Arc::default()));
     })
 }
 
@@ -583,13 +578,9 @@ fn what_separates_thinking_from_an_answer_is_part_of_neither() {
     ] {
         let params = kind(RequestOutputKind::FinalOnly);
         let mut fixture = Fixture::with_inputs("", params, |inputs| {
-            inputs.thinking = Some(ThinkingSplit {
-                start_token_id: THINK_START,
-                end_token_id: THINK_END,
-                ended,
-                separator_token_ids: [0x20, 0x20].into(),
-                num_separating: 0,
-            });
+            let (start, end) = ([THINK_START].into(), [THINK_END].into());
+            let separator = [0x20, 0x20].into();
+            inputs.thinking = Some(ThinkingSplit::new(start, end, ended, separator));
         });
         fixture.feed(marked(text, Some(FinishReason::Length)));
         let completion = &fixture.next().unwrap().outputs[0];
@@ -628,6 +619,46 @@ fn thinking_is_told_apart_by_its_tokens() {
                 (reasoning.map(str::to_owned), content.to_owned()),
                 "{text}"
             );
+        }
+    }
+}
+
+/// What opens thinking is `((`, and what closes it `)).`: the parts of either alone are text.
+#[test]
+fn thinking_is_told_apart_by_sequences_of_tokens() {
+    for (ended, text, reasoning, content) in [
+        (None, "((hm)).yes", Some("hm"), "yes"),
+        (None, "(hm)).yes", None, "(hm)).yes"),
+        (None, "(", None, "("),
+        (None, "((", None, ""),
+        (Some(false), "hm)).yes)).", Some("hm"), "yes))."),
+        (Some(false), "((hm)).", Some("hm"), ""),
+        (Some(false), "(hm)).", Some("(hm"), ""),
+        (Some(false), "h) )m))).yes", Some("h) )m)"), "yes"),
+        (Some(false), "hm))", Some("hm))"), ""),
+        (Some(true), "((hm)).", None, "((hm))."),
+    ] {
+        for output_kind in [RequestOutputKind::FinalOnly, RequestOutputKind::Delta] {
+            let mut fixture = Fixture::with_inputs("", kind(output_kind), |inputs| {
+                let tokens = |text: &str| text.bytes().map(u32::from).collect();
+                let split = ThinkingSplit::new(tokens("(("), tokens("))."), ended, Arc::default());
+                inputs.thinking = Some(split);
+            });
+            let (mut thought, mut answer) = (None, String::new());
+            for (index, token) in text.char_indices() {
+                let finish = (index == text.len() - 1).then_some(FinishReason::Length);
+                fixture.feed(output("r", &token.to_string(), finish));
+                let Some(output) = fixture.next() else {
+                    continue;
+                };
+                let completion = &output.outputs[0];
+                if let Some(new) = &completion.reasoning {
+                    thought.get_or_insert(String::new()).push_str(new);
+                }
+                answer.push_str(&completion.text);
+            }
+            assert_eq!(thought.as_deref(), reasoning, "{text}");
+            assert_eq!(answer, content, "{text}");
         }
     }
 }

@@ -151,10 +151,13 @@ pub struct ServerArgs {
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = "Limits")]
     pub request_timeout: Duration,
 
-    /// How the model writes calls: auto tells by the chat template; hermes, llama3_json,
-    /// llama4_json, mistral, mistral_args
+    /// How the model writes calls: auto tells by the chat template. Names are vLLM's, such as hermes,
+    /// llama3_json, mistral, qwen3_coder, deepseek_v31, glm45, kimi_k2, pythonic; docs/tool-formats.md has all
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = tool_call_parser, help_heading = "Chat")]
     pub tool_call_parser: ToolCallParser,
+    /// JSON file that says how the model writes calls, in place of --tool-call-parser
+    #[arg(long, value_name = "FILE", value_parser = tool_format_file, conflicts_with = "tool_call_parser", help_heading = "Chat")]
+    pub tool_format_file: Option<std::sync::Arc<ToolCallFormat>>,
     /// Accepted for the sake of other servers' command lines: tool_choice "auto" needs no flag
     #[arg(long, help_heading = "Chat")]
     pub enable_auto_tool_choice: bool,
@@ -292,13 +295,31 @@ fn json_list(text: &str) -> Result<JsonList, String> {
 }
 
 /// `--tool-call-parser`: `None` is found out.
-pub(super) type ToolCallParser = std::sync::Arc<Option<ToolCallFormat>>;
+pub(super) type ToolCallParser = std::sync::Arc<Option<std::sync::Arc<ToolCallFormat>>>;
 
 fn tool_call_parser(text: &str) -> Result<ToolCallParser, String> {
     match text {
         "auto" => Ok(ToolCallParser::default()),
         name => Ok(Some(ToolCallFormat::from_name(name)?).into()),
     }
+}
+
+/// Most bytes of `--tool-format-file`.
+const MAX_TOOL_FORMAT_BYTES: u64 = 1 << 20;
+
+/// `--tool-format-file`, which is read at once: a server that confines itself reads no more files.
+fn tool_format_file(path: &str) -> Result<std::sync::Arc<ToolCallFormat>, String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| format!("can't be read: {error}"))?;
+    let mut file = std::io::Read::take(file, MAX_TOOL_FORMAT_BYTES + 1);
+    std::io::Read::read_to_string(&mut file, &mut text)
+        .map_err(|error| format!("can't be read: {error}"))?;
+    if text.len() as u64 > MAX_TOOL_FORMAT_BYTES {
+        return Err(format!(
+            "must be at most {MAX_TOOL_FORMAT_BYTES} bytes long"
+        ));
+    }
+    ToolCallFormat::from_json(&text).map(Into::into)
 }
 
 /// An object in the spelling of vLLM's flags.

@@ -120,8 +120,12 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
                 .no_exclude_tools_when_tool_choice_none,
             response_role: args.server.response_role.clone(),
         });
-    let serving = match *args.server.tool_call_parser {
-        Some(format) => serving.with_tool_call_format(format),
+    let format = &args.server.tool_format_file;
+    let format = format
+        .as_ref()
+        .or(args.server.tool_call_parser.as_ref().as_ref());
+    let serving = match format {
+        Some(format) => serving.with_tool_call_format(Arc::clone(format)),
         None => serving,
     };
     let app = Arc::new(AppState::new(serving, core, metrics, args, keys, audit_log));

@@ -26,10 +26,10 @@ pub struct StructuredOutputsArgs {
     pub disable_additional_properties: bool,
     /// Constraints hold inside thinking as well.
     pub enable_in_reasoning: bool,
-    /// Whether thinking is told apart, as vLLM's parsers are called.
+    /// Whether thinking is told apart, by the name of a parser of vLLM's.
     pub reasoning_parser: ReasoningParser,
-    /// The tokens around thinking.
-    pub thinking_markers: ThinkingMarkers,
+    /// The texts around thinking, in place of the parser's.
+    pub thinking_markers: Option<ThinkingMarkers>,
     /// See [`StructuredOutputsConfig::compile_threads`].
     pub compile_threads: Option<u32>,
     /// See [`StructuredOutputsConfig::max_num_queued_grammars`].
@@ -67,14 +67,15 @@ impl From<WhitespaceName> for Whitespace {
     }
 }
 
-/// Whether thinking is told apart from the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+/// Whether thinking is told apart from the answer, and by what.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub enum ReasoningParser {
-    /// Where the vocabulary has the two tokens. vLLM's parsers for models with such a pair are
-    /// this one.
+    /// By the markers of the first format that the vocabulary has.
     #[default]
     Auto,
+    /// By the markers of one format.
+    Markers(ThinkingMarkers),
     /// Never: thinking is part of the answer, and constraints hold from the first token.
     Off,
 }
@@ -85,9 +86,14 @@ impl TryFrom<String> for ReasoningParser {
     /// vLLM's default is the empty name.
     fn try_from(name: String) -> Result<Self, String> {
         match name.as_str() {
-            "" | "auto" | "deepseek_r1" | "glm45" | "qwen3" => Ok(Self::Auto),
+            "" | "auto" => Ok(Self::Auto),
             "none" => Ok(Self::Off),
-            _ => Err("must be one of auto, deepseek_r1, glm45, qwen3, none".to_owned()),
+            name => ThinkingMarkers::of_parser(name)
+                .map(Self::Markers)
+                .ok_or_else(|| {
+                    let names: Vec<&str> = ThinkingMarkers::parser_names().collect();
+                    format!("must be one of auto, {}, none", names.join(", "))
+                }),
         }
     }
 }
@@ -223,7 +229,10 @@ mod tests {
                 "jump_forward": "off", "compile_threads": 2}"#,
         )
         .unwrap();
-        assert_eq!(args.reasoning_parser, ReasoningParser::Auto);
+        assert_eq!(
+            args.reasoning_parser,
+            ReasoningParser::Markers(ThinkingMarkers::default())
+        );
         assert_eq!(args.core_fields(), ["compile_threads", "jump_forward"]);
         let core = args.core_config();
         assert_eq!(
@@ -248,7 +257,7 @@ mod tests {
             (r#"{"compile_threads": 0}"#, "compile_threads must be"),
             (
                 r#"{"reasoning_parser": "harmony"}"#,
-                "must be one of auto, deepseek_r1, glm45, qwen3, none",
+                "must be one of auto, deepseek_r1, deepseek_v3,",
             ),
         ] {
             let error = StructuredOutputsArgs::from_json(text).unwrap_err();

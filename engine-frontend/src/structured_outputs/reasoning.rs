@@ -1,6 +1,6 @@
 //! Where a prompt leaves the model's thinking.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use protocol::ThinkingTokens;
 use serde::Deserialize;
@@ -9,7 +9,8 @@ use tokenizer::{ChatTemplate, ChatTemplateRequest, Tokenizer};
 
 use crate::detokenizer::ThinkingSplit;
 
-/// The pair of tokens around a model's thinking, as `tokenizer.json` spells them.
+/// The texts around a model's thinking, each one token, or several of which the first is a control token, so that
+/// the text is always written with the same ones.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThinkingMarkers {
@@ -17,6 +18,46 @@ pub struct ThinkingMarkers {
     pub start: String,
     /// Closes it.
     pub end: String,
+}
+
+/// How models think, by vLLM's names of reasoning parsers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReasoningFormat {
+    names: Vec<String>,
+    start: String,
+    end: String,
+}
+
+/// The formats in the order in which a vocabulary is compared with them. The names and texts are those of
+/// `vllm/reasoning`.
+static FORMATS: LazyLock<Vec<ReasoningFormat>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("reasoning_formats.json")).unwrap_or_default()
+});
+
+impl ThinkingMarkers {
+    /// The markers of the reasoning parser with this name.
+    pub(super) fn of_parser(name: &str) -> Option<Self> {
+        let has_name = |format: &&ReasoningFormat| format.names.iter().any(|known| known == name);
+        FORMATS.iter().find(has_name).map(ReasoningFormat::markers)
+    }
+
+    /// The names of all reasoning parsers.
+    pub(super) fn parser_names() -> impl Iterator<Item = &'static str> {
+        FORMATS
+            .iter()
+            .flat_map(|format| &format.names)
+            .map(String::as_str)
+    }
+}
+
+impl ReasoningFormat {
+    fn markers(&self) -> ThinkingMarkers {
+        ThinkingMarkers {
+            start: self.start.clone(),
+            end: self.end.clone(),
+        }
+    }
 }
 
 impl Default for ThinkingMarkers {
@@ -32,19 +73,27 @@ impl Default for ThinkingMarkers {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reasoning {
     markers: ThinkingMarkers,
-    start_token_id: u32,
-    end_token_id: u32,
+    start_token_ids: Arc<[u32]>,
+    end_token_ids: Arc<[u32]>,
     /// What the model's chat template writes between thinking and an answer.
     separator_token_ids: Arc<[u32]>,
 }
 
 impl Reasoning {
-    /// The reasoning of a model; `None` where its vocabulary doesn't have both tokens.
+    /// The reasoning of a model with the markers of a format that its vocabulary has; `None` without any.
+    pub fn found(tokenizer: &Tokenizer) -> Option<Self> {
+        let mut formats = FORMATS.iter();
+        formats.find_map(|format| Self::new(tokenizer, &format.markers()))
+    }
+
+    /// The reasoning of a model; `None` where its vocabulary doesn't have the markers' tokens.
     pub fn new(tokenizer: &Tokenizer, markers: &ThinkingMarkers) -> Option<Self> {
+        let end_token_ids = marker_token_ids(tokenizer, &markers.end)?;
+        let separator = separator(tokenizer, &markers.end, &end_token_ids);
         Some(Self {
-            start_token_id: tokenizer.token_to_id(&markers.start)?,
-            end_token_id: tokenizer.token_to_id(&markers.end)?,
-            separator_token_ids: separator(tokenizer, &markers.end).unwrap_or_default(),
+            start_token_ids: marker_token_ids(tokenizer, &markers.start)?,
+            separator_token_ids: separator.unwrap_or_default(),
+            end_token_ids,
             markers: markers.clone(),
         })
     }
@@ -52,8 +101,8 @@ impl Reasoning {
     /// The tokens as requests carry them.
     pub fn thinking_tokens(&self) -> ThinkingTokens {
         ThinkingTokens {
-            start_token_ids: vec![self.start_token_id],
-            end_token_ids: vec![self.end_token_id],
+            start_token_ids: self.start_token_ids.to_vec(),
+            end_token_ids: self.end_token_ids.to_vec(),
             separator_token_ids: self.separator_token_ids.to_vec(),
         }
     }
@@ -65,26 +114,23 @@ impl Reasoning {
             true => Arc::clone(&self.separator_token_ids),
             false => Arc::default(),
         };
-        ThinkingSplit {
-            start_token_id: self.start_token_id,
-            end_token_id: self.end_token_id,
+        let (start, end) = (&self.start_token_ids, &self.end_token_ids);
+        ThinkingSplit::new(
+            Arc::clone(start),
+            Arc::clone(end),
             ended,
-            num_separating: match ended {
-                Some(true) => separator_token_ids.len(),
-                _ => 0,
-            },
             separator_token_ids,
-        }
+        )
     }
 
     /// Whether thinking has ended in a prompt that went through no template: it has, unless the
-    /// last of the two tokens opens it.
+    /// last of the two markers opens it.
     pub fn ended_in_tokens(&self, prompt_token_ids: &[u32]) -> bool {
-        let last = prompt_token_ids
-            .iter()
-            .rev()
-            .find(|id| [self.start_token_id, self.end_token_id].contains(id));
-        last != Some(&self.start_token_id)
+        let last = |marker: &[u32]| {
+            let mut places = prompt_token_ids.windows(marker.len().max(1));
+            places.rposition(|window| window == marker)
+        };
+        last(&self.start_token_ids) <= last(&self.end_token_ids)
     }
 
     /// Whether thinking has ended where a template opens the answer; `None` where the model may
@@ -131,7 +177,7 @@ impl Reasoning {
 /// The tokens that a model's chat template writes between the end of thinking and an answer: mostly line
 /// ends. They stand in the answer's opening where thinking is switched off, or in an answer of an earlier
 /// turn with its thinking. `None` where no template shows them.
-fn separator(tokenizer: &Tokenizer, end: &str) -> Option<Arc<[u32]>> {
+fn separator(tokenizer: &Tokenizer, end: &str, end_token_ids: &[u32]) -> Option<Arc<[u32]>> {
     const TEXT: &str = "formwork-probe";
     let template = tokenizer.chat_templates().select(false).ok()?;
     let question = json!({"role": "user", "content": "a"});
@@ -155,8 +201,17 @@ fn separator(tokenizer: &Tokenizer, end: &str) -> Option<Arc<[u32]>> {
     let text = [opening, turn].into_iter().flatten().find(is_space)?;
     // Behind the marker, since some tokenizers write the beginning of a text in another way.
     let token_ids = tokenizer.encode(&format!("{end}{text}"), false).ok()?;
-    let (first, separator) = token_ids.split_first()?;
-    (Some(*first) == tokenizer.token_to_id(end)).then(|| separator.into())
+    Some(token_ids.strip_prefix(end_token_ids)?.into())
+}
+
+/// The tokens of a marker: itself, or those that write it, beginning with a control token.
+fn marker_token_ids(tokenizer: &Tokenizer, marker: &str) -> Option<Arc<[u32]>> {
+    if let Some(token_id) = tokenizer.token_to_id(marker) {
+        return Some([token_id].into());
+    }
+    let token_ids = tokenizer.encode(marker, false).ok()?;
+    let is_control = tokenizer.is_special_token(*token_ids.first()?);
+    (is_control && tokenizer.decode(&token_ids, false) == marker).then(|| token_ids.into())
 }
 
 /// What `text` has after the beginning that it shares with `other`; where `other` goes on in
@@ -179,7 +234,7 @@ mod tests {
 
     use super::*;
     use crate::test_support::{
-        THINK_END, THINK_START, tokenizer, tokenizer_with, tokenizer_with_template,
+        IM_END, THINK_END, THINK_START, tokenizer, tokenizer_with, tokenizer_with_template,
     };
 
     fn reasoning() -> Reasoning {
@@ -193,6 +248,41 @@ mod tests {
             Reasoning::new(&tokenizer_with("[256]", false), &markers),
             None
         );
+    }
+
+    #[test]
+    fn every_parser_has_two_markers() {
+        assert_eq!(FORMATS.len(), 5);
+        for name in ThinkingMarkers::parser_names() {
+            let markers = ThinkingMarkers::of_parser(name).unwrap();
+            assert_ne!(markers.start, markers.end, "{name}");
+        }
+        assert_eq!(
+            ThinkingMarkers::of_parser("qwen3"),
+            Some(ThinkingMarkers::default())
+        );
+        assert_eq!(ThinkingMarkers::of_parser("foo"), None);
+    }
+
+    #[test]
+    fn a_marker_may_be_several_tokens() {
+        let markers = ThinkingMarkers {
+            start: "<|im_end|>hm".to_owned(),
+            end: "</think>".to_owned(),
+        };
+        let reasoning = Reasoning::new(&tokenizer(), &markers).unwrap();
+        let start = &reasoning.start_token_ids;
+        assert_eq!(start[..], [IM_END, u32::from(b'h'), u32::from(b'm')]);
+        assert!(!reasoning.ended_in_tokens(start));
+        assert!(reasoning.ended_in_tokens(&start[..2]));
+        assert!(reasoning.ended_in_tokens(&[&start[..], &[THINK_END]].concat()));
+        for start in ["Let me think:", "<think>hm"] {
+            let text = ThinkingMarkers {
+                start: start.to_owned(),
+                ..markers.clone()
+            };
+            assert_eq!(Reasoning::new(&tokenizer(), &text), None, "{start}");
+        }
     }
 
     #[test]
@@ -228,16 +318,12 @@ mod tests {
         assert_eq!(reasoning.thinking_tokens().separator_token_ids, [10, 10]);
         let split = reasoning.split(Some(false), true);
         assert_eq!(
-            (&split.separator_token_ids[..], split.num_separating),
+            (split.separator_token_ids(), split.num_separating()),
             (&[10, 10][..], 0)
         );
-        assert_eq!(reasoning.split(Some(true), true).num_separating, 2);
-        assert!(
-            reasoning
-                .split(Some(false), false)
-                .separator_token_ids
-                .is_empty()
-        );
+        assert_eq!(reasoning.split(Some(true), true).num_separating(), 2);
+        let free = reasoning.split(Some(false), false);
+        assert!(free.separator_token_ids().is_empty());
     }
 
     #[test]

@@ -370,6 +370,11 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
     let slip = folder.path().join("slip.yaml");
     std::fs::write(&slip, "prot: 1\n").unwrap();
     let slip = slip.to_str().unwrap();
+    let format = folder.path().join("format.json");
+    let file =
+        r#"{"names": ["mine"], "position": "whole", "arguments": "json", "call": ["{name}"]}"#;
+    std::fs::write(&format, file).unwrap();
+    let format = format.to_str().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     for (arguments, code, why) in [
@@ -395,6 +400,16 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
             &["serve", "--tool-call-parser", "foo"],
             2,
             "'--tool-call-parser <NAME>': must be one of auto, hermes",
+        ),
+        (
+            &["serve", "--tool-format-file", format],
+            2,
+            "'--tool-format-file <FILE>': `call[0]` must have {arguments} once",
+        ),
+        (
+            &["serve", "--tool-format-file", nowhere],
+            2,
+            "'--tool-format-file <FILE>': can't be read",
         ),
         (
             &["serve", "--gpu-memory-utilization=1.5"],

@@ -306,11 +306,33 @@ fn the_shortest_answer_is_told_at_once() {
     }
 }
 
+/// Names of `--tool-call-parser`, each of another format.
+const PARSERS: [&str; 18] = [
+    "hermes",
+    "llama3_json",
+    "llama4_pythonic",
+    "pythonic",
+    "mistral",
+    "mistral_args",
+    "qwen3_coder",
+    "seed_oss",
+    "deepseek_v3",
+    "deepseek_v31",
+    "deepseek_v32",
+    "glm45",
+    "kimi_k2",
+    "minimax",
+    "minimax_m2",
+    "phi4_mini_json",
+    "openai",
+    "list",
+];
+
 /// Every format of calls, as a whole answer and as a stream: the same valid calls, and no markup.
 #[test]
 fn calls_are_the_same_in_every_format() {
     // The built-in model's template knows one format; the flag stands for other models'.
-    for parser in ["hermes", "llama3_json", "mistral", "mistral_args"] {
+    for parser in PARSERS {
         let server = Server::start(&["--tool-call-parser", parser]);
         let mut body = chat("How is the weather?", 300);
         body["tools"] = json!([weather_tool(), {"type": "function", "function": {"name": "stop"}}]);
@@ -367,4 +389,32 @@ fn calls_are_the_same_in_every_format() {
             }
         }
     }
+}
+
+/// A format that only its file knows.
+#[test]
+fn a_format_may_come_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("format.json");
+    let format = json!({
+        "names": ["mine"], "position": "end", "begin": ["<calls>"], "end": ["</calls>"],
+        "call": ["({name} #{index}) {arguments}</call>"], "separator": "\n", "arguments": "qwen_xml",
+        "id": "{name}-{index}",
+    });
+    std::fs::write(&file, format.to_string()).unwrap();
+    let server = Server::start(&["--tool-format-file", file.to_str().unwrap()]);
+    let mut body = chat("How is the weather?", 300);
+    body["tools"] = json!([weather_tool()]);
+    body["tool_choice"] = json!("required");
+    body["parallel_tool_calls"] = json!(false);
+    let answer = server.post(CHAT, &body).json()["choices"][0].take();
+    assert_eq!(answer["finish_reason"], "tool_calls", "{answer}");
+    let call = &answer["message"]["tool_calls"][0];
+    let id = call["id"].as_str().unwrap();
+    let number = id.strip_prefix("weather-").unwrap();
+    assert!(number.parse::<u32>().is_ok(), "{id}");
+    assert!(
+        is_weather(call["function"]["arguments"].as_str().unwrap()),
+        "{call}"
+    );
 }

@@ -1,3 +1,4 @@
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::*;
@@ -15,7 +16,9 @@ fn answer(is_stream: bool) -> Answer {
         usage: Default::default(),
         warnings: None,
     };
-    let openings = Openings::new(ToolCallFormat::Hermes, ["f", "g"]);
+    let hermes = ToolCallFormat::from_name("hermes").unwrap();
+    let schema = RawValue::from_string("{}".to_owned()).unwrap();
+    let openings = Openings::new(hermes, [("f", &*schema), ("g", &*schema)]);
     let answer = Answer::new(response, Some(openings), false);
     match is_stream {
         true => answer.in_events(),

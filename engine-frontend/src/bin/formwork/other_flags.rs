@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of `vllm serve`, `llama-server` and SGLang, and what to do instead. The pages "coming from" list them too.
-const FLAGS: [(&str, &str); 41] = [
+const FLAGS: [(&str, &str); 42] = [
     (
         "--uvicorn-log-level",
         "set the environment variable RUST_LOG, for instance to warn",
@@ -22,6 +22,10 @@ const FLAGS: [(&str, &str); 41] = [
     (
         "--tool-strict-level",
         "leave it out: every tool's schema is enforced",
+    ),
+    (
+        "--tool-parser-plugin",
+        "use --tool-format-file: a file instead of code",
     ),
     ("--async-scheduling", "leave it out"),
     ("--no-async-scheduling", "leave it out"),

@@ -66,7 +66,6 @@ pub(super) struct Answer {
     /// The response without its output, status and usage.
     head: Map<String, Value>,
     id: String,
-    openings: Option<Openings>,
     parser: Option<ToolParser>,
     include_reasoning: bool,
     namespaces: Namespaces,
@@ -90,10 +89,9 @@ impl Answer {
         namespaces: Namespaces,
     ) -> Self {
         Self {
-            parser: openings.clone().map(ToolParser::new),
+            parser: openings.map(ToolParser::new),
             head,
             id,
-            openings,
             include_reasoning,
             namespaces,
             output: Vec::new(),
@@ -137,9 +135,9 @@ impl Answer {
                     }
                     self.text(Kind::Message, &text, events);
                 }
-                AnswerPart::Call(name) => {
+                AnswerPart::Call { name, id } => {
                     self.close("completed", events);
-                    self.open_call(&name, events);
+                    self.open_call(&name, call_id("call", id), events);
                 }
                 AnswerPart::Arguments(text) => self.text(Kind::Call, &text, events),
             }
@@ -269,10 +267,7 @@ impl Answer {
         events.push(self.event("response.content_part.added", fields.into()));
     }
 
-    fn open_call(&mut self, name: &str, events: &mut Vec<Piece>) {
-        let openings = self.openings.as_ref();
-        let id = openings.map(|openings| call_id("call", openings));
-        let id = id.unwrap_or_default();
+    fn open_call(&mut self, name: &str, id: String, events: &mut Vec<Piece>) {
         let mut item = json!({
             "id": format!("fc_{}_{}", self.id, self.output.len()), "type": "function_call",
             "call_id": id, "arguments": "", "status": "in_progress",

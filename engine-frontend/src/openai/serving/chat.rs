@@ -236,7 +236,7 @@ impl OpenAIServing {
             self.engine.check_top_logprobs(request.top_logprobs)?;
         }
         let (id, defaults) = (id.to_owned(), self.default_sampling_params);
-        let format = self.tool_call_format;
+        let format = self.tool_call_format();
         let size = request.num_bytes();
         let take = move |_: &CancelFlag| {
             let taken = request.take_generate_request(&id, &defaults, format);

@@ -123,8 +123,8 @@ impl ChatPieces {
         for part in parser.push(&completion.text, completion.finished()) {
             match part {
                 AnswerPart::Content(text) => content.get_or_insert_default().push_str(&text),
-                AnswerPart::Call(name) => {
-                    deltas.push(begun_call(*num_calls, name, openings));
+                AnswerPart::Call { name, id } => {
+                    deltas.push(begun_call(*num_calls, name, id));
                     *num_calls += 1;
                 }
                 AnswerPart::Arguments(text) => match deltas.last_mut() {
@@ -183,10 +183,10 @@ fn says_nothing(choice: &ChatCompletionResponseStreamChoice) -> bool {
 }
 
 /// The first piece of a call.
-fn begun_call(index: u32, name: String, openings: &Openings) -> DeltaToolCall {
+fn begun_call(index: u32, name: String, id: Option<String>) -> DeltaToolCall {
     DeltaToolCall {
         index,
-        id: Some(call_id("call", openings)),
+        id: Some(call_id("call", id)),
         kind: Some("function".to_owned()),
         function: DeltaFunctionCall {
             name: Some(name),

@@ -1,0 +1,309 @@
+//! What a function's parameters may be, by its schema: where arguments are tags, the text `5` is a string or
+//! a number by that alone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::validator::may_be_valid;
+use super::xml_arguments::push_escaped;
+
+/// What the parameters of a function may be.
+#[derive(Debug, Clone, Default)]
+pub(in crate::openai) struct ParameterKinds {
+    /// The schema of all of them.
+    schema: Arc<Value>,
+    named: Arc<HashMap<String, ParameterKind>>,
+    /// Of those that the schema doesn't name.
+    other: ParameterKind,
+}
+
+/// What a parameter may be.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ParameterKind {
+    pub(super) is_string: bool,
+    /// Types that it may have beside.
+    others: Vec<String>,
+    /// All values that it may have.
+    listed: Option<Vec<Value>>,
+    /// True if a string has a pattern or a length: white space around it is no part of it.
+    is_restricted: bool,
+    min_chars: u64,
+}
+
+/// All types but strings.
+const OTHER_TYPES: [&str; 6] = ["null", "boolean", "integer", "number", "array", "object"];
+
+/// As deep as a schema is followed through references and `anyOf`.
+const MAX_DEPTH: usize = 64;
+/// Most schemas that are looked at: references within `anyOf` may lead to very many. A parameter beyond may be
+/// anything.
+const MAX_SCHEMAS: usize = 100_000;
+
+impl Default for ParameterKind {
+    /// Anything.
+    fn default() -> Self {
+        Self {
+            is_string: true,
+            others: OTHER_TYPES.map(str::to_owned).into(),
+            listed: None,
+            is_restricted: false,
+            min_chars: 0,
+        }
+    }
+}
+
+impl ParameterKinds {
+    /// Those of a schema of an object. Linear in the schema's size, but for references, which lead to
+    /// [`MAX_SCHEMAS`] at most.
+    pub(in crate::openai) fn new(schema: Value) -> Self {
+        let schema = Arc::new(schema);
+        let object = resolved(&schema, &schema);
+        let properties = object.get("properties").and_then(Value::as_object);
+        let mut left = MAX_SCHEMAS;
+        let named = properties.into_iter().flatten();
+        let named = named
+            .map(|(name, of)| (name.clone(), ParameterKind::new(of, &schema, 0, &mut left)))
+            .collect();
+        let other = object.get("additionalProperties");
+        let other = other.map_or_else(ParameterKind::default, |of| {
+            ParameterKind::new(of, &schema, 0, &mut left)
+        });
+        Self {
+            named: Arc::new(named),
+            other,
+            schema,
+        }
+    }
+
+    /// The kind of a parameter.
+    pub(super) fn of(&self, name: &str) -> ParameterKind {
+        self.named.get(name).unwrap_or(&self.other).clone()
+    }
+}
+
+impl ParameterKinds {
+    /// The JSON text of a value that is told whole, which is written like this; `on_own_lines` says whether a line
+    /// end before and after a string belongs to the tags.
+    pub(super) fn json(
+        &self,
+        name: &str,
+        kind: &ParameterKind,
+        written: &str,
+        on_own_lines: bool,
+    ) -> String {
+        let readings = kind.readings(written, on_own_lines);
+        let mut valid = readings.iter();
+        // What is the only reading needs no proof.
+        let found = match readings.len() {
+            1 => readings.first(),
+            _ => valid.find(|json| self.may_be_valid(name, json)),
+        };
+        found.or(readings.last()).cloned().unwrap_or_default()
+    }
+
+    /// False if a JSON text is known not to be valid for a parameter.
+    fn may_be_valid(&self, name: &str, json: &str) -> bool {
+        let object = resolved(&self.schema, &self.schema);
+        let properties = object.get("properties");
+        let schema = properties.and_then(|properties| properties.get(name));
+        let schema = schema.or_else(|| object.get("additionalProperties"));
+        let Some(Value::Object(schema)) = schema else {
+            return true;
+        };
+        let mut schema = schema.clone();
+        for definitions in ["$defs", "definitions"] {
+            if let Some(given) = self.schema.get(definitions) {
+                let own = schema.entry(definitions);
+                own.or_insert_with(|| given.clone());
+            }
+        }
+        may_be_valid(&Value::Object(schema).to_string(), json)
+    }
+}
+
+/// What a schema is that refers to another part of `root`.
+fn resolved<'a>(mut schema: &'a Value, root: &'a Value) -> &'a Value {
+    for _ in 0..MAX_DEPTH {
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        let target = reference.and_then(|reference| root.pointer(reference.strip_prefix('#')?));
+        match target {
+            Some(target) => schema = target,
+            None => break,
+        }
+    }
+    schema
+}
+
+impl ParameterKind {
+    fn new(schema: &Value, root: &Value, depth: usize, left: &mut usize) -> Self {
+        let mut kind = Self::default();
+        if *left == 0 {
+            return kind;
+        }
+        *left -= 1;
+        let schema = resolved(schema, root);
+        if let Some(branches) = schema.get("anyOf").and_then(Value::as_array)
+            && depth < MAX_DEPTH
+        {
+            kind.is_string = false;
+            kind.others.clear();
+            let branches = branches.iter();
+            let branches = branches.map(|of| Self::new(of, root, depth + 1, left));
+            return branches.fold(kind, Self::or);
+        }
+        let types: Option<Vec<&str>> = match schema.get("type") {
+            Some(Value::String(name)) => Some(vec![name]),
+            Some(Value::Array(names)) => Some(names.iter().filter_map(Value::as_str).collect()),
+            _ => None,
+        };
+        if let Some(types) = types {
+            kind.is_string = types.contains(&"string");
+            kind.others.retain(|name| types.contains(&name.as_str()));
+        }
+        kind.listed = match (schema.get("enum"), schema.get("const")) {
+            (Some(Value::Array(values)), _) => Some(values.clone()),
+            (_, Some(value)) => Some(vec![value.clone()]),
+            _ => None,
+        };
+        if let Some(listed) = &kind.listed {
+            kind.is_string &= listed.iter().any(Value::is_string);
+        }
+        kind.min_chars = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
+        kind.is_restricted = ["minLength", "maxLength", "pattern"]
+            .iter()
+            .any(|keyword| schema.get(keyword).is_some());
+        kind
+    }
+
+    /// What is of this kind or of another.
+    fn or(mut self, other: Self) -> Self {
+        self.is_string |= other.is_string;
+        for name in other.others {
+            if !self.others.contains(&name) {
+                self.others.push(name);
+            }
+        }
+        self.is_restricted |= other.is_restricted;
+        self.min_chars = self.min_chars.max(other.min_chars);
+        // A list is all that there is only where nothing is beside it.
+        self.listed = None;
+        self
+    }
+
+    /// The kind where the text says whether it is a string.
+    pub(super) fn narrowed(self, is_string: bool) -> Self {
+        match is_string {
+            true => Self {
+                is_string: true,
+                others: Vec::new(),
+                listed: None,
+                is_restricted: false,
+                min_chars: 0,
+            },
+            false => Self {
+                is_string: false,
+                listed: None,
+                ..self
+            },
+        }
+    }
+
+    /// True if a value has to be whole before anything of it can be told.
+    pub(super) fn is_told_whole(&self) -> bool {
+        self.is_string && (!self.others.is_empty() || self.listed.is_some() || self.is_restricted)
+    }
+
+    /// The JSON texts that a written value may stand for, the likeliest first.
+    fn readings(&self, written: &str, on_own_lines: bool) -> Vec<String> {
+        let trimmed = written.trim();
+        let parsed = serde_json::from_str::<Value>(trimmed).ok();
+        if let Some(listed) = &self.listed {
+            let other = parsed.filter(|value| !value.is_string() && listed.contains(value));
+            if other.is_some() {
+                return vec![trimmed.to_owned()];
+            }
+            let texts = || listed.iter().filter_map(Value::as_str);
+            let same = texts().find(|text| *text == written);
+            let found = same.or_else(|| texts().find(|text| text.trim() == trimmed));
+            return vec![string(found.unwrap_or(trimmed))];
+        }
+        let mut readings = Vec::new();
+        if parsed.is_some_and(|value| self.allows(&value)) {
+            readings.push(trimmed.to_owned());
+        }
+        if self.is_restricted {
+            let texts = [
+                self.with_min_chars(written),
+                written,
+                written.trim_start(),
+                written.trim_end(),
+            ];
+            readings.extend(texts.map(string));
+            readings.dedup();
+            return readings;
+        }
+        let text = match on_own_lines {
+            true => written.strip_prefix('\n').unwrap_or(written),
+            false => written,
+        };
+        let text = match on_own_lines {
+            true => text.strip_suffix('\n').unwrap_or(text),
+            false => text,
+        };
+        readings.push(string(text));
+        readings
+    }
+
+    /// True for a value of one of the types beside strings.
+    fn allows(&self, value: &Value) -> bool {
+        let has = |name: &str| self.others.iter().any(|other| other == name);
+        match value {
+            Value::Null => has("null"),
+            Value::Bool(_) => has("boolean"),
+            Value::Number(number) => {
+                let is_whole = || number.as_f64().is_some_and(|number| number.fract() == 0.0);
+                has("number") || (has("integer") && is_whole())
+            }
+            Value::String(_) => false,
+            Value::Array(_) => has("array"),
+            Value::Object(_) => has("object"),
+        }
+    }
+
+    /// A text without white space around it, but for as much as its least length needs.
+    fn with_min_chars<'a>(&self, written: &'a str) -> &'a str {
+        let (before, rest) = written.split_at(written.len() - written.trim_start().len());
+        let (text, after) = rest.split_at(rest.trim_end().len());
+        let mut lacking = self.min_chars;
+        let mut count = |_: &char| {
+            let is_lacking = lacking > 0;
+            lacking = lacking.saturating_sub(1);
+            is_lacking
+        };
+        let _ = text.chars().take_while(&mut count).count();
+        let after: usize = after
+            .chars()
+            .take_while(&mut count)
+            .map(char::len_utf8)
+            .sum();
+        let before_len: usize = before
+            .chars()
+            .rev()
+            .take_while(&mut count)
+            .map(char::len_utf8)
+            .sum();
+        let start = before.len() - before_len;
+        let end = before.len() + text.len() + after;
+        written.get(start..end).unwrap_or(written)
+    }
+}
+
+/// A text as a JSON string.
+fn string(text: &str) -> String {
+    let mut json = String::from("\"");
+    push_escaped(&mut json, text);
+    json.push('"');
+    json
+}

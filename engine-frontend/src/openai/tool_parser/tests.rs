@@ -1,0 +1,415 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::openai::tool_format::ToolCallFormat;
+use crate::openai::tool_format::tests::{FORMATS, arb_function, written};
+
+/// Content, and calls with their arguments.
+type Answer = (String, Vec<(String, String)>);
+
+fn openings(format: &str, functions: &[(&str, Value)]) -> Openings {
+    let format = ToolCallFormat::from_name(format).unwrap();
+    openings_of(format, functions)
+}
+
+fn openings_of(format: Arc<ToolCallFormat>, functions: &[(&str, Value)]) -> Openings {
+    let functions = functions.iter();
+    let functions =
+        functions.map(|(name, schema)| (*name, serde_json::value::to_raw_value(schema).unwrap()));
+    let functions: Vec<(&str, Box<RawValue>)> = functions.collect();
+    Openings::new(
+        format,
+        functions.iter().map(|(name, schema)| (*name, &**schema)),
+    )
+}
+
+fn read(openings: &Openings, pieces: &[&str]) -> Answer {
+    let mut parser = ToolParser::new(openings.clone());
+    let (mut content, mut calls) = (String::new(), Vec::<(String, String)>::new());
+    for (i, piece) in pieces.iter().enumerate() {
+        for part in parser.push(piece, i + 1 == pieces.len()) {
+            match part {
+                AnswerPart::Content(text) => content.push_str(&text),
+                AnswerPart::Call { name, .. } => calls.push((name, String::new())),
+                AnswerPart::Arguments(text) => calls.last_mut().unwrap().1.push_str(&text),
+            }
+        }
+    }
+    assert_eq!(parser.has_calls(), !calls.is_empty());
+    (content, calls)
+}
+
+/// The same however the text is cut: in two, and in single characters.
+fn read_in_all_cuts(openings: &Openings, text: &str) -> Answer {
+    let whole = read(openings, &[text]);
+    for (cut, _) in text.char_indices() {
+        let (a, b) = text.split_at(cut);
+        assert_eq!(read(openings, &[a, b]), whole, "{a}|{b}");
+    }
+    let mut buffer = [0; 4];
+    let characters: Vec<String> = text
+        .chars()
+        .map(|c| c.encode_utf8(&mut buffer).to_owned())
+        .collect();
+    let mut characters: Vec<&str> = characters.iter().map(String::as_str).collect();
+    characters.push("");
+    assert_eq!(read(openings, &characters), whole, "{text}");
+    whole
+}
+
+fn values(answer: Answer) -> (String, Vec<(String, Value)>) {
+    let calls = answer.1.into_iter();
+    let calls = calls.map(|(name, text)| {
+        let value = serde_json::from_str(&text);
+        (
+            name,
+            value.unwrap_or_else(|error| panic!("{error}: {text}")),
+        )
+    });
+    (answer.0, calls.collect())
+}
+
+/// Functions one of whose names begins another's.
+fn functions() -> Vec<(&'static str, Value)> {
+    let weather = json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"}, "days": {"type": "integer"}, "unit": {"enum": ["c", "f"]},
+            "code": {"type": "string", "pattern": "^[a-z]+$"}, "zip": {"type": ["string", "integer"]},
+            "tags": {"type": "array", "items": {"type": "boolean"}}, "place": {"type": "object"},
+        },
+    });
+    vec![
+        ("get", weather.clone()),
+        ("get_weather", weather),
+        ("stop-it", json!({"type": "object"})),
+    ]
+}
+
+const HARD: &str = "}],\"{ \n</par )]<";
+
+fn hard_arguments() -> Value {
+    json!({
+        "city": HARD, "days": -3, "unit": "c", "code": "abc", "zip": 5, "tags": [true, false],
+        "place": {"a": "x, )]}", "b": [null, 1.5e3, {"c": "</parameter>\"\\"}]},
+    })
+}
+
+/// Calls that a format may write: one where it has no more.
+fn calls(format: &str) -> Vec<(&'static str, Value)> {
+    let all = vec![
+        ("get_weather", hard_arguments()),
+        ("stop-it", json!({})),
+        ("get", json!({"city": "Lisbon", "zip": "1100-200"})),
+    ];
+    match format {
+        "openai" => all.into_iter().take(1).collect(),
+        _ => all,
+    }
+}
+
+fn owned(calls: &[(&str, Value)]) -> Vec<(String, Value)> {
+    calls
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect()
+}
+
+#[test]
+fn calls_of_each_format_are_the_same_however_they_are_cut() {
+    for format in FORMATS.into_iter().chain(["list"]) {
+        let openings = openings(format, &functions());
+        for calls in [
+            calls(format),
+            calls(format)[..1].to_vec(),
+            vec![("stop-it", json!({}))],
+        ] {
+            let answer = read_in_all_cuts(&openings, &written(format, &calls));
+            assert_eq!(values(answer), (String::new(), owned(&calls)), "{format}");
+        }
+    }
+}
+
+#[test]
+fn text_before_calls_is_content() {
+    for format in FORMATS {
+        let openings = openings(format, &functions());
+        let calls = calls(format);
+        let text = format!("Well <tool, [ \n\n{}", written(format, &calls));
+        let answer = read_in_all_cuts(&openings, &text);
+        match ToolCallFormat::from_name(format).unwrap().position {
+            crate::openai::tool_format::Position::Whole => assert_eq!(answer, (text, Vec::new())),
+            _ => assert_eq!(
+                values(answer),
+                ("Well <tool, [".to_owned(), owned(&calls)),
+                "{format}"
+            ),
+        }
+        let plain = format!("Hello {HARD}  ");
+        assert_eq!(
+            read_in_all_cuts(&openings, &plain),
+            (plain, Vec::new()),
+            "{format}"
+        );
+    }
+}
+
+#[test]
+fn what_has_come_of_a_cut_off_answer_is_there() {
+    for format in FORMATS {
+        let openings = openings(format, &functions());
+        let text = written(format, &calls(format));
+        let (_, whole) = read(&openings, &[&text]);
+        for (end, _) in text.char_indices() {
+            let (_, so_far) = read(&openings, &[&text[..end]]);
+            for ((name, arguments), whole) in so_far.iter().zip(&whole) {
+                assert!(
+                    whole.0.starts_with(name.as_str()),
+                    "{format}: {}",
+                    &text[..end]
+                );
+                if *name == whole.0 {
+                    assert!(
+                        whole.1.starts_with(arguments.as_str()),
+                        "{format}: {}",
+                        &text[..end]
+                    );
+                }
+            }
+        }
+    }
+    let cut = read(
+        &openings("hermes", &functions()),
+        &["Well.\n<tool_call>\n{\"na"],
+    );
+    assert_eq!(cut, ("Well.".to_owned(), Vec::new()));
+}
+
+#[test]
+fn spellings_of_a_format_are_all_read() {
+    let stop = vec![("stop-it".to_owned(), json!({}))];
+    let json = r#"{"name": "stop-it", "parameters": {}}"#;
+    let list = json.replace("parameters", "arguments");
+    for (format, text) in [
+        ("llama3_json", format!("<|python_tag|>{json}")),
+        ("mistral", format!("[TOOL_CALLS][{list}]")),
+        (
+            "llama4_pythonic",
+            "<|python_start|>[stop-it()]<|python_end|>".to_owned(),
+        ),
+        ("glm45", "<tool_call>stop-it</tool_call>".to_owned()),
+        (
+            "openai",
+            "<|channel|>commentary to=functions.stop-it <|constrain|>json<|message|>{}".to_owned(),
+        ),
+    ] {
+        let answer = read_in_all_cuts(&openings(format, &functions()), &text);
+        assert_eq!(values(answer), (String::new(), stop.clone()), "{format}");
+    }
+}
+
+#[test]
+fn text_around_calls_is_content_where_calls_stand_by_themselves() {
+    let hermes = openings("hermes", &functions());
+    let call = written("hermes", &[("stop-it", json!({}))]);
+    let text = format!("Well \n\n{call}\n{call} \nDone. ");
+    let (content, calls) = read_in_all_cuts(&hermes, &text);
+    assert_eq!((content.as_str(), calls.len()), ("WellDone. ", 2));
+    let text = " A <tool_cal>, <b> and {\"name\": \"get\", \"arguments\": <tool_";
+    assert_eq!(
+        read_in_all_cuts(&hermes, text),
+        (text.to_owned(), Vec::new())
+    );
+    assert_eq!(read(&hermes, &[" \n "]), (" \n ".to_owned(), Vec::new()));
+}
+
+#[test]
+fn the_final_channel_is_content() {
+    let openai = openings("openai", &functions());
+    let text = "<|channel|>final<|message|>Hello <|channel|>";
+    assert_eq!(
+        read_in_all_cuts(&openai, text),
+        ("Hello <|channel|>".to_owned(), Vec::new())
+    );
+}
+
+#[test]
+fn ids_are_of_the_formats_form() {
+    let ids = |format: &str| -> Vec<Option<String>> {
+        let two = [("get", json!({})), ("stop-it", json!({}))];
+        let mut parser = ToolParser::new(openings(format, &functions()));
+        let parts = parser.push(&written(format, &two), true).into_iter();
+        let ids = parts.filter_map(|part| match part {
+            AnswerPart::Call { id, .. } => Some(id),
+            _ => None,
+        });
+        ids.collect()
+    };
+    assert_eq!(ids("hermes"), [None, None]);
+    let own = [
+        Some("functions.get:0".to_owned()),
+        Some("functions.stop-it:1".to_owned()),
+    ];
+    assert_eq!(ids("kimi_k2"), own);
+    for id in ids("mistral") {
+        let id = id.unwrap();
+        assert!(
+            id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()),
+            "{id}"
+        );
+    }
+}
+
+#[test]
+fn values_of_tags_are_what_the_schema_says() {
+    let read = |property: &Value, text: &str| {
+        let schema = json!({"type": "object", "properties": {"p": property}});
+        let openings = openings("qwen3_coder", &[("f", schema)]);
+        let text = format!(
+            "<tool_call>\n<function=f>\n<parameter=p>{text}</parameter>\n</function>\n</tool_call>"
+        );
+        let (_, calls) = values(read_in_all_cuts(&openings, &text));
+        calls[0].1["p"].clone()
+    };
+    let text = json!({"type": "string"});
+    for (property, written, value) in [
+        (&text, "\nLisbon\n", json!("Lisbon")),
+        (&text, "Lisbon", json!("Lisbon")),
+        (&text, "\n\n a \n\n", json!("\n a \n")),
+        (&text, "", json!("")),
+        (&text, "\n", json!("")),
+        (&text, "5", json!("5")),
+        (
+            &text,
+            "a</param\n</parameter",
+            json!("a</param\n</parameter"),
+        ),
+        (&json!({"type": "integer"}), "\n 5\n", json!(5)),
+        (&json!({"type": ["string", "integer"]}), "\n5\n", json!(5)),
+        (&json!({"type": ["string", "integer"]}), "5.5", json!("5.5")),
+        (&json!({"type": ["string", "null"]}), "null", json!(null)),
+        (&json!({"enum": ["a", " b", 1, "1"]}), "\na\n", json!("a")),
+        (&json!({"enum": ["a", " b", 1, "1"]}), " b", json!(" b")),
+        (&json!({"enum": ["a", " b", 1, "1"]}), "1", json!(1)),
+        (&json!({"const": "x"}), "\nx\n", json!("x")),
+        (
+            &json!({"type": "string", "pattern": "a"}),
+            "\n a \n",
+            json!("a"),
+        ),
+        (
+            &json!({"type": "string", "minLength": 3}),
+            "\na\n",
+            json!("\na\n"),
+        ),
+        (
+            &json!({"type": "string", "minLength": 2}),
+            "\na\n",
+            json!("a\n"),
+        ),
+        (
+            &json!({"type": ["string", "integer"], "minimum": 5}),
+            "3",
+            json!("3"),
+        ),
+        (
+            &json!({"type": ["string", "integer"], "minimum": 5}),
+            "7",
+            json!(7),
+        ),
+        (
+            &json!({"type": "string", "pattern": "^ +a"}),
+            " a\n",
+            json!(" a\n"),
+        ),
+        (&json!({}), "{\"a\": [1]}", json!({"a": [1]})),
+        (&json!({}), "some text", json!("some text")),
+        (
+            &json!({"anyOf": [{"type": "string"}, {"type": "array"}]}),
+            "[1]",
+            json!([1]),
+        ),
+        (
+            &json!({"type": "array"}),
+            "[\"</parameter>\", \" x \"]",
+            json!(["</parameter>", " x "]),
+        ),
+    ] {
+        assert_eq!(read(property, written), value, "{property}: {written:?}");
+    }
+}
+
+#[test]
+fn references_in_schemas_are_followed() {
+    let schema = json!({
+        "type": "object", "properties": {"p": {"$ref": "#/$defs/n"}},
+        "additionalProperties": {"type": "integer"}, "$defs": {"n": {"type": "integer"}},
+    });
+    let openings = openings("glm45", &[("f", schema)]);
+    let text = written("glm45", &[("f", json!({"p": 5, "other": 6}))]);
+    let (_, calls) = values(read(&openings, &[&text]));
+    assert_eq!(calls[0].1, json!({"p": 5, "other": 6}));
+}
+
+/// Each of forty schemas is one of two, both the next.
+#[test]
+fn schemas_that_lead_to_very_many_are_not_followed_for_ever() {
+    let next = |i: u32| json!({"$ref": format!("#/$defs/{}", i + 1)});
+    let defs = (0..40).map(|i| (i.to_string(), json!({"anyOf": [next(i), next(i)]})));
+    let mut defs: serde_json::Map<String, Value> = defs.collect();
+    defs.insert("40".to_owned(), json!({"type": "integer"}));
+    let schema =
+        json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/0"}}, "$defs": defs});
+    let openings = openings("glm45", &[("f", schema)]);
+    let text = written("glm45", &[("f", json!({"p": 5}))]);
+    assert_eq!(values(read(&openings, &[&text])).1[0].1, json!({"p": 5}));
+}
+
+#[test]
+fn a_format_of_ones_own_is_read() {
+    let file = r#"{"names": ["mine"], "position": "end", "begin": ["<calls>"], "end": ["</calls>"],
+                   "call": ["{index"], "separator": ";", "arguments": "minimax_xml"}"#;
+    let file = file.replace("{index", "#{name}/{index}: {arguments}.");
+    let format = Arc::new(ToolCallFormat::from_json(&file).unwrap());
+    let openings = openings_of(format, &functions());
+    let text = "So<calls>#get/12: <parameter name=\"days\">3</parameter>.;#stop-it/1: .</calls>";
+    let (content, calls) = values(read_in_all_cuts(&openings, text));
+    assert_eq!(content, "So");
+    assert_eq!(
+        calls,
+        owned(&[("get", json!({"days": 3})), ("stop-it", json!({}))])
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn arguments_come_back(function in arb_function(), other in arb_function(), cuts in proptest::collection::vec(any::<u16>(), 0..6)) {
+        let functions = [("f", function.0), ("f2", other.0)];
+        let mut calls = vec![("f2", other.1), ("f", function.1)];
+        for format in FORMATS {
+            if format == "openai" {
+                calls.truncate(1);
+            }
+            let text = written(format, &calls);
+            let openings = openings(format, &functions);
+            let mut ends: Vec<usize> = cuts.iter().map(|cut| usize::from(*cut) % text.len()).collect();
+            ends.retain(|end| text.is_char_boundary(*end));
+            ends.push(text.len());
+            ends.sort_unstable();
+            let mut start = 0;
+            let mut pieces = Vec::new();
+            for end in ends {
+                pieces.push(&text[start..end]);
+                start = end;
+            }
+            let answer = read(&openings, &pieces);
+            prop_assert_eq!(values(answer), (String::new(), owned(&calls)), "{}: {}", format, text);
+        }
+    }
+}
