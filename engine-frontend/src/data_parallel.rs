@@ -78,7 +78,8 @@ impl DataParallelClient {
         client
     }
 
-    /// What the cores are together: of limits and of what they have the sum, and what the first is called.
+    /// What the cores are together: the sum of what they have and of how many requests they take. What belongs to one
+    /// step or sequence is the first's.
     pub fn ready_response(&self) -> &EngineCoreReadyResponse {
         &self.ready
     }
@@ -232,8 +233,6 @@ fn add_to(all: &mut EngineCoreReadyResponse, core: &EngineCoreReadyResponse) {
     all.kv_cache_bytes = all.kv_cache_bytes.saturating_add(core.kv_cache_bytes);
     all.num_threads = all.num_threads.saturating_add(core.num_threads);
     all.max_num_seqs = all.max_num_seqs.saturating_add(core.max_num_seqs);
-    all.max_num_batched_tokens = (all.max_num_batched_tokens) //
-        .saturating_add(core.max_num_batched_tokens);
     all.max_num_queued_reqs = match (all.max_num_queued_reqs, core.max_num_queued_reqs) {
         (Some(all), Some(core)) => Some(all.saturating_add(core)),
         _ => None,

@@ -10,10 +10,12 @@ use protocol::{EngineCoreReadyResponse, LoadProgress};
 use tokenizer::{GenerationConfig, Tokenizer, TokenizerError};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::arg_utils::{EngineArgs, GenerationConfigArg, QuantizationArg};
+use crate::arg_utils::{DeviceArg, EngineArgs, GenerationConfigArg, QuantizationArg};
 use crate::async_llm::AsyncLLM;
 use crate::data_parallel::DataParallelClient;
-use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
+use crate::engine_core_client::{
+    EngineCoreClient, EngineCoreStartupError, LaunchOptions, SharedWeights,
+};
 use crate::error::ValidationError;
 use crate::fetch_model::fetch_model;
 use crate::openai::DefaultSamplingParams;
@@ -298,6 +300,10 @@ fn launch_options(args: &EngineArgs) -> LaunchOptions {
     LaunchOptions {
         engine_core: args.engine_core.clone(),
         no_sandbox: args.no_sandbox,
+        shared_weights: match args.device {
+            DeviceArg::Cpu if args.data_parallel_size > 1 => SharedWeights::create(),
+            _ => None,
+        },
         ..LaunchOptions::default()
     }
 }

@@ -1,5 +1,6 @@
 //! From a configuration to an engine: load the model, size the KV cache, join the parts.
 
+use std::fs::File;
 use std::num::NonZero;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{CacheMemory, KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
     self, ComputePool, KvCacheFormat, LoadOptions, LoadedModel, ModelDtype, ModelError,
-    ModelLimits, PoolError, WEIGHT_CACHE_BYTES, load_model,
+    ModelLimits, PoolError, SharedWeightsFile, WEIGHT_CACHE_BYTES, load_model,
 };
 use crate::sample::VocabSizes;
 use crate::structured_output::{
@@ -122,12 +123,14 @@ pub struct LoadedEngineCore {
     pub ready: EngineCoreReadyResponse,
 }
 
-/// Loads the model that `config` names and makes an engine of it.
+/// Loads the model that `config` names and makes an engine of it. `shared_weights` is a file in memory for packed
+/// weights that all cores of one `parallel_config` have; core 0 fills it where it is empty.
 ///
 /// # Errors
 /// Whatever is wrong with the configuration, the checkpoint or the machine; see [`StartupError`].
 pub fn load_engine_core(
     config: &EngineConfig,
+    shared_weights: Option<File>,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedEngineCore, StartupError> {
     let EngineConfig {
@@ -184,6 +187,10 @@ pub fn load_engine_core(
         kv_cache_dtype: cache_config.cache_dtype,
         quantization: model_config.quantization,
         weight_cache: model_config.weight_cache.then_some(WEIGHT_CACHE_BYTES),
+        shared_weights: shared_weights.map(|file| SharedWeightsFile {
+            file: Arc::new(file),
+            may_write: rank == 0,
+        }),
         backend: model_config.backend,
         heartbeat: heartbeat.counter(),
     };

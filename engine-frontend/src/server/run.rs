@@ -303,7 +303,7 @@ fn summary(names: &[String], engine_args: &EngineArgs, cores: &DataParallelClien
     };
     let mebibytes = ready.kv_cache_bytes >> 20;
     let tokens = u64::from(ready.num_blocks.saturating_sub(1)) * u64::from(ready.block_size);
-    let queue = match engine_args.max_num_queued_reqs {
+    let queue = match ready.max_num_queued_reqs {
         Some(limit) => format!("{limit} waiting"),
         None => "any number waiting".to_owned(),
     };

@@ -20,7 +20,7 @@ pub(super) const SAMPLE_BYTES: u64 = 4096;
 /// A change in place shows in the time of the last change of status, which no program can set back;
 /// one that comes with another file shows in its number too. Where a file system keeps neither, a
 /// change of at least a 255th of a file's tensors is seen by the blocks.
-pub(super) fn fingerprint(sources: &[SourceFile<'_>]) -> Option<String> {
+pub(crate) fn fingerprint(sources: &[SourceFile<'_>]) -> Option<String> {
     if sources.is_empty() {
         return None;
     }

@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use protocol::Quantization;
 
 use self::file::{CachedWeights, NewFile, Unusable};
-use self::fingerprint::fingerprint;
+pub(super) use self::fingerprint::fingerprint;
 use self::trust::Distrust;
 use super::buffer::Buffer;
 use crate::lock::lock;
