@@ -1,10 +1,9 @@
 //! Several cores on one machine that serve one model behind one frontend: `--data-parallel-size`.
 //!
-//! [`DataParallelClient`] stands where one core would, behind the seam [`CoreClient`]; vLLM's name for it is
-//! `DPLBAsyncMPClient`. Each core is supervised by itself. A request goes to the core that likely has its prefix
-//! in the cache, else to the one with the fewest requests ([`router`]). What a core had when it died goes to
-//! the others at once, with the tokens that have come; noise is a function of seed and position, so an answer is
-//! the same whichever core gives it.
+//! [`DataParallelClient`] implements [`CoreClient`] over N supervised cores, as vLLM's `DPLBAsyncMPClient` does
+//! over N engines. A request goes to the core that likely has its prefix in the cache, else to the one with the
+//! fewest requests ([`router`]). Requests of a core that dies go to the others at once, with the tokens that have
+//! come. Noise is a function of seed and position, so an answer is the same whichever core gives it.
 
 mod router;
 
@@ -20,14 +19,14 @@ use crate::engine_core_client::{EngineCoreClientError, EngineDeadError};
 use crate::supervisor::{CoreEvent, CoreHealth, SupervisedCore};
 use router::Router;
 
-/// Steps of all cores whose outputs may wait for [`DataParallelClient::get_output`]: each core has more of its own.
+/// Steps of all cores that may wait for [`DataParallelClient::get_output`]. Each core's client holds more of its own.
 const MAX_WAITING_OUTPUTS: usize = 1;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct DataParallelClient {
     cores: Vec<Arc<SupervisedCore>>,
-    /// What all cores are together.
+    /// See [`Self::ready_response`].
     ready: EngineCoreReadyResponse,
     /// Held while requests change cores, so that no abort passes one on its way.
     router: Mutex<Router>,
@@ -56,7 +55,8 @@ impl std::fmt::Debug for dyn OnRestart {
 }
 
 impl DataParallelClient {
-    /// Joins cores that serve the same model; `first` is number 0. Call it within a tokio runtime.
+    /// Joins cores that serve the same model; `first` is number 0. Takes their [`SupervisedCore::on_event`]. Call it
+    /// within a tokio runtime.
     pub fn new(first: Arc<SupervisedCore>, others: Vec<Arc<SupervisedCore>>) -> Arc<Self> {
         let mut ready = first.ready_response().clone();
         for core in &others {
@@ -89,7 +89,7 @@ impl DataParallelClient {
         &self.cores
     }
 
-    /// How the engine is. That one of several cores is being replaced is no illness: the others serve.
+    /// The engine's health: the worst of its cores', but healthy while some are replaced and another one works.
     pub fn health(&self) -> CoreHealth {
         let all: Vec<CoreHealth> = self.cores.iter().map(|core| core.health()).collect();
         let is_any = |health| all.contains(&health);
@@ -146,7 +146,8 @@ impl DataParallelClient {
             .collect()
     }
 
-    /// The requests of each core. Where none takes any they wait for the one that has the fewest.
+    /// Shares out requests: those of each core, in their order. Where no core takes any now, each request waits for
+    /// one with few.
     fn route(&self, requests: Vec<EngineCoreRequest>) -> Vec<Vec<EngineCoreRequest>> {
         let mut shares = vec![Vec::new(); self.cores.len()];
         let mut loads = self.loads();
@@ -164,7 +165,7 @@ impl DataParallelClient {
         shares
     }
 
-    /// Gives what waits for a core to others, if there are any that work.
+    /// Moves requests that wait for a core to others, if any takes requests.
     fn relieve(&self, index: usize) {
         let Some(core) = self.cores.get(index) else {
             return;
@@ -202,7 +203,7 @@ impl DataParallelClient {
     }
 }
 
-/// What a core's death or restart means for the others.
+/// Moves requests after a core's death or restart, and passes restarts on.
 fn hear(client: &Weak<DataParallelClient>, index: usize, event: CoreEvent) {
     let Some(client) = client.upgrade() else {
         return;
@@ -225,7 +226,7 @@ fn hear(client: &Weak<DataParallelClient>, index: usize, event: CoreEvent) {
     }
 }
 
-/// Adds a core's share to what all are together.
+/// Adds a core to the description of all.
 fn add_to(all: &mut EngineCoreReadyResponse, core: &EngineCoreReadyResponse) {
     all.max_model_len = all.max_model_len.min(core.max_model_len);
     // One null block counts as each's.
@@ -239,7 +240,7 @@ fn add_to(all: &mut EngineCoreReadyResponse, core: &EngineCoreReadyResponse) {
     };
 }
 
-/// A core's number as messages have it.
+/// A core's number as an `engine_index`.
 fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
@@ -340,7 +341,8 @@ impl CoreClient for DataParallelClient {
     fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
         Box::pin(async move {
             let mut ends = JoinSet::new();
-            for core in self.cores.iter().cloned() {
+            for core in &self.cores {
+                let core = Arc::clone(core);
                 ends.spawn(async move { core.shutdown(drain_seconds).await });
             }
             ends.join_all().await.into_iter().collect()

@@ -1,9 +1,9 @@
 //! Which of several cores gets a request.
 //!
-//! The core that has computed the longest part of the prompt gets it, as far as the router remembers what it
-//! sent there; of equals the one with the fewest requests. A match is worth some imbalance and no more: a core
-//! that is [`MAX_EXTRA_REQUESTS`] ahead of another gets nothing that the other could do. So a prefix that all
-//! requests share is soon in every core's cache, and decides nothing any more.
+//! Longest prefix match first, then fewest requests. The router remembers the hashes of the prompt blocks that it
+//! sent to each core, as many as the core's cache has blocks. A core with more than [`MAX_EXTRA_REQUESTS`]
+//! requests above the least loaded one is no candidate. So a prefix that all requests share is soon in every
+//! core's cache, where it decides nothing any more.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -115,8 +115,8 @@ impl Routing<'_> {
     }
 }
 
-/// A hash of each full block of a prompt and of all before it. A guess is enough here: these are not the
-/// core's own hashes, and two prompts of equal ones would only share a core.
+/// A hash of each full block of a prompt and of all blocks before it. These are not the core's own hashes: equal
+/// hashes of different prompts would cost no more than a wrong guess.
 fn block_hashes(request: &EngineCoreRequest, block_size: usize) -> Vec<u64> {
     let mut parent = 0;
     let blocks = request.prompt_token_ids.chunks_exact(block_size);
