@@ -240,13 +240,13 @@ fn proportional_set_size(process: i32) -> u64 {
     kib.parse::<u64>().unwrap() << 10
 }
 
-/// A model of random weights of about 400 MB with the built-in model's tokenizer.
+/// A model of random weights of about 590 MB with the built-in model's tokenizer.
 fn large_model(folder: &Path) {
     RandomCheckpoint {
         architecture: "Qwen2ForCausalLM",
         hidden_size: 1024,
         intermediate_size: 4096,
-        num_hidden_layers: 13,
+        num_hidden_layers: 20,
         num_attention_heads: 16,
         num_key_value_heads: 4,
         head_dim: 64,
