@@ -13,7 +13,7 @@
 //!
 //! let mut config = EngineConfig::default(); // the built-in model
 //! config.scheduler_config.max_num_seqs = 4;
-//! let loaded = load_engine_core(&config, &mut |_| {})?;
+//! let loaded = load_engine_core(&config, None, &mut |_| {})?;
 //! let block_hasher = loaded.block_hasher;
 //! let (_aborts, aborts_queue) = crossbeam_channel::unbounded();
 //! let mut engine_core = EngineCore::new(loaded.scheduler, loaded.executor, aborts_queue);

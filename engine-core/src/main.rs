@@ -1,5 +1,7 @@
 //! `formwork-engine-core`: process 1.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,6 +25,10 @@ struct Arguments {
     /// Socket to listen on: starts a core that several frontends share.
     #[arg(long, value_name = "PATH")]
     listen: Option<PathBuf>,
+
+    /// Standard input is a file in memory for the weights, which other cores have too (for frontends).
+    #[arg(long, requires = "connect")]
+    shared_weights_on_stdin: bool,
 
     /// Hugging Face folder or GGUF file of the model [default: the built-in model].
     #[arg(long, value_name = "PATH", conflicts_with = "connect")]
@@ -56,7 +62,11 @@ fn main() -> ExitCode {
                 true => Confine::No,
                 false => Confine::Connected,
             };
-            run_connected(address, &confine)
+            let shared_weights = match arguments.shared_weights_on_stdin {
+                true => std::io::stdin().as_fd().try_clone_to_owned().ok(),
+                false => None,
+            };
+            run_connected(address, shared_weights.map(File::from), &confine)
         }
         (None, Some(address)) => {
             let mut config = arguments.engine_config.unwrap_or_default();

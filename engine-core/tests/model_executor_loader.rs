@@ -277,6 +277,7 @@ fn embedded_files_load_with_progress_and_a_heartbeat() {
         kv_cache_dtype: protocol::KvCacheDtype::Auto,
         quantization: protocol::Quantization::None,
         weight_cache: None,
+        shared_weights: None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::clone(&heartbeat),
     };

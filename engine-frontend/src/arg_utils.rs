@@ -1,5 +1,6 @@
 //! The engine's command-line flags, shared by every executable that starts an engine.
 
+mod data_parallel;
 mod flag_names;
 mod human_readable;
 
@@ -26,7 +27,7 @@ pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
 
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
-const DECIDED_BY_THE_CORE: [&str; 29] = [
+const DECIDED_BY_THE_CORE: [&str; 30] = [
     "dtype",
     "quantization",
     "no_weight_cache",
@@ -51,6 +52,7 @@ const DECIDED_BY_THE_CORE: [&str; 29] = [
     "scheduling_policy",
     "max_logprobs",
     "logprobs_mode",
+    "data_parallel_size",
     "threads",
     "no_pin_threads",
     "shutdown_timeout",
@@ -149,7 +151,12 @@ pub struct EngineArgs {
     /// What logprobs are: before or after penalties and filters, normalised or not
     #[arg(long, value_enum, default_value_t = LogprobsModeArg::RawLogprobs)]
     pub logprobs_mode: LogprobsModeArg,
-    /// Compute threads; one per available core where absent
+    /// Engine cores that serve the model behind this one frontend, each with its share of the
+    /// processors or a GPU of its own. They share the memory of the weights on the processor; limits on
+    /// requests, tokens and the KV cache are each core's
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = human_readable_int(1_u32..=1024))]
+    pub data_parallel_size: u32,
+    /// Compute threads, of all engine cores together; one per available processor where absent
     #[arg(long, value_name = "N", value_parser = human_readable_int(1_u32..=1024))]
     pub threads: Option<u32>,
     /// Let the system move compute threads between cores also where there is one for each core
@@ -232,6 +239,7 @@ impl Default for EngineArgs {
             scheduling_policy: PolicyArg::Fcfs,
             max_logprobs: 20,
             logprobs_mode: LogprobsModeArg::RawLogprobs,
+            data_parallel_size: 1,
             threads: None,
             no_pin_threads: false,
             seed: None,
@@ -269,8 +277,10 @@ impl EngineArgs {
     /// What can be told of flags together, before anything is loaded.
     ///
     /// # Errors
-    /// The backend is given twice, or settings for a core that has its own.
+    /// The backend is given twice, settings for a core that has its own, or more cores than the machine has
+    /// room for.
     pub fn verify(&self) -> Result<(), ValidationError> {
+        self.verify_data_parallel_size()?;
         const FLAG: &str = "--structured-outputs-config";
         let Some(config) = &self.structured_outputs_config else {
             return Ok(());
@@ -303,7 +313,7 @@ impl EngineArgs {
         args
     }
 
-    /// The configuration that the core gets.
+    /// The configuration that the core gets; of several, the first.
     pub fn engine_config(&self) -> EngineConfig {
         EngineConfig {
             model_config: ModelConfig {
@@ -330,7 +340,7 @@ impl EngineArgs {
                     (DeviceArg::Cpu, BackendArg::Candle) => BackendKind::Candle,
                 },
                 max_model_len: self.max_model_len,
-                num_threads: self.threads,
+                num_threads: self.threads_of_each(),
                 pin_threads: !self.no_pin_threads,
                 logprobs_mode: match self.logprobs_mode {
                     LogprobsModeArg::RawLogprobs => LogprobsMode::RawLogprobs,
@@ -352,6 +362,7 @@ impl EngineArgs {
                 },
                 enable_prefix_caching: !self.no_enable_prefix_caching,
             },
+            parallel_config: self.parallel_config(),
             scheduler_config: SchedulerConfig {
                 max_num_batched_tokens: self.max_num_batched_tokens,
                 max_num_seqs: self.max_num_seqs(),

@@ -6,7 +6,9 @@ mod request_stream;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use protocol::{EngineCoreReadyResponse, RequestError, RequestErrorCode, RequestOutputKind};
+use protocol::{
+    EngineCoreOutput, EngineCoreReadyResponse, RequestError, RequestErrorCode, RequestOutputKind,
+};
 use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 use tokio::task::AbortHandle;
@@ -29,6 +31,9 @@ pub use request_stream::RequestStream;
 
 /// Answers that are registered and sent by the thread that has their request: a millisecond's work.
 const FEW_CHILDREN: usize = 64;
+
+/// Most engine cores that have statistics of their own.
+const MAX_ENGINES: usize = 1024;
 
 /// Outputs processed before other tasks get their turn.
 const OUTPUT_PROC_CHUNK_SIZE: usize = 128;
@@ -57,7 +62,8 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     output_processor: OutputProcessor,
-    metrics: EngineMetrics,
+    /// Of each engine core, by its number.
+    metrics: Vec<EngineMetrics>,
     engine_dead: Option<EngineDeadError>,
 }
 
@@ -74,7 +80,7 @@ impl AsyncLLM {
             client: client.clone(),
             state: Mutex::new(State {
                 output_processor: OutputProcessor::new(tokenizer.clone()),
-                metrics: EngineMetrics::default(),
+                metrics: vec![EngineMetrics::default()],
                 engine_dead: None,
             }),
             stat_loggers: OnceLock::new(),
@@ -376,10 +382,12 @@ impl AsyncLLM {
 
     /// What the core reported since the start, to this client, and how the answers ended.
     pub fn metrics(&self) -> EngineMetrics {
-        let state = self.inner.state();
-        let mut metrics = state.metrics.clone();
-        metrics.set_structured_ends(state.output_processor.structured_ends());
-        metrics
+        EngineMetrics::together(&self.engine_metrics())
+    }
+
+    /// The same of each engine core, by its number: of those that have reported, and at least of one.
+    pub fn engine_metrics(&self) -> Vec<EngineMetrics> {
+        self.inner.state().metrics.clone()
     }
 
     /// Tokens generated since the start, for all requests.
@@ -390,7 +398,10 @@ impl AsyncLLM {
     /// Grammars that the core compiles now, or that wait for it.
     pub fn num_queued_grammars(&self) -> u32 {
         let state = self.inner.state();
-        state.metrics.structured_output.num_queued_grammars
+        let engines = state.metrics.iter();
+        engines
+            .map(|engine| engine.structured_output.num_queued_grammars)
+            .sum()
     }
 }
 
@@ -490,6 +501,25 @@ impl Inner {
     }
 }
 
+impl State {
+    /// Takes outputs of an engine core; returns requests that are to be aborted.
+    fn process_outputs(&mut self, engine_index: u32, outputs: &[EngineCoreOutput]) -> Vec<String> {
+        let aborts = self.output_processor.process_outputs(outputs);
+        let ends = self.output_processor.take_structured_ends();
+        self.metrics_of(engine_index).add_structured_ends(ends);
+        aborts
+    }
+
+    /// What an engine core did. One with a number that none can have counts as the last.
+    fn metrics_of(&mut self, engine_index: u32) -> &mut EngineMetrics {
+        let index = (engine_index as usize).min(MAX_ENGINES - 1);
+        if self.metrics.len() <= index {
+            self.metrics.resize_with(index + 1, EngineMetrics::default);
+        }
+        &mut self.metrics[index]
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // The handler waits on the client, and would keep it and the core alive.
@@ -530,17 +560,21 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
             Ok(Some(step)) => {
                 // Before the outputs: who has the last one finds the report that came with it.
                 if let Some(stats) = &step.scheduler_stats {
-                    inner.state().metrics.record((**stats).clone());
+                    let mut state = inner.state();
+                    state
+                        .metrics_of(step.engine_index)
+                        .record((**stats).clone());
                 }
                 inner.state().output_processor.set_timestamp(step.timestamp);
                 for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
-                    let aborts = inner.state().output_processor.process_outputs(chunk);
+                    let aborts = inner.state().process_outputs(step.engine_index, chunk);
                     inner.abort(aborts);
                     tokio::task::yield_now().await;
                 }
                 let iteration = inner.state().output_processor.take_iteration_stats();
+                let scheduler = step.scheduler_stats.as_deref();
                 for logger in inner.stat_loggers() {
-                    logger.record(step.scheduler_stats.as_deref(), &iteration);
+                    logger.record(step.engine_index, scheduler, &iteration);
                 }
             }
             Ok(None) => {

@@ -7,9 +7,11 @@ mod client;
 mod connection;
 mod error;
 mod process;
+mod shared_weights;
 
 pub use client::EngineCoreClient;
 pub(crate) use client::{Frame, within_a_year};
 pub use error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
 pub use process::LaunchOptions;
 pub(crate) use process::core_executable;
+pub use shared_weights::SharedWeights;

@@ -38,6 +38,7 @@ mod answer_budget;
 mod arg_utils;
 mod async_llm;
 mod cancel_on_drop;
+mod data_parallel;
 mod error;
 mod fetch_model;
 mod input_processor;
@@ -72,6 +73,7 @@ pub use arg_utils::{
     human_readable_int, with_flag_names,
 };
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
+pub use data_parallel::DataParallelClient;
 pub use detokenizer::{IncrementalDetokenizer, StopStringMatch, ThinkingSplit};
 pub use error::{EngineDeadError, GenerateError, ValidationError, cut_short};
 pub use fetch_model::{fetch_model, hub_name_of, pull_model};
@@ -99,7 +101,7 @@ pub use structured_outputs::{
     ReasoningParser, SchemaWarning, StructuredOutputsArgs, TextFit, ThinkingMarkers,
     schema_warnings, shortest_text, visit_keywords, visit_lark_schemas, visit_tag_schemas,
 };
-pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
+pub use supervisor::{CoreEvent, CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use terminal_text::{controls_terminals, for_terminal};
 pub use token_usage::TokenUsage;
 pub use tokenizer_threads::frontend_runtime;

@@ -24,8 +24,13 @@ use protocol::SchedulerStats;
 
 /// Hears of every step. It is called on the task that serves all streams: it must not wait.
 pub trait StatLogger: std::fmt::Debug + Send + Sync {
-    /// One step, as far as this frontend saw it.
-    fn record(&self, scheduler: Option<&SchedulerStats>, iteration: &IterationStats);
+    /// One step of the engine core of this number, as far as this frontend saw it.
+    fn record(
+        &self,
+        engine_index: u32,
+        scheduler: Option<&SchedulerStats>,
+        iteration: &IterationStats,
+    );
 
     /// Requests were sent to the core.
     fn record_arrival(&self) {}

@@ -99,7 +99,12 @@ impl OtlpTracer {
 }
 
 impl StatLogger for OtlpTracer {
-    fn record(&self, _scheduler: Option<&SchedulerStats>, iteration: &IterationStats) {
+    fn record(
+        &self,
+        _engine_index: u32,
+        _scheduler: Option<&SchedulerStats>,
+        iteration: &IterationStats,
+    ) {
         for finished in &iteration.finished_requests {
             self.trace(finished);
         }

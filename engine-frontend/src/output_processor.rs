@@ -31,8 +31,8 @@ pub struct OutputProcessor {
     request_states: HashMap<String, RequestState>,
     parent_requests: HashMap<String, ParentRequest>,
     num_generation_tokens: u64,
-    structured_ends: StructuredEnds,
     /// Since they were taken last.
+    structured_ends: StructuredEnds,
     iteration_stats: IterationStats,
     /// Of the step whose outputs are processed now, on the core's clock.
     timestamp: f64,
@@ -338,9 +338,9 @@ impl OutputProcessor {
         self.request_states.len()
     }
 
-    /// How constrained answers have ended since the start.
-    pub fn structured_ends(&self) -> StructuredEnds {
-        self.structured_ends
+    /// How constrained answers have ended since the last call.
+    pub fn take_structured_ends(&mut self) -> StructuredEnds {
+        std::mem::take(&mut self.structured_ends)
     }
 
     /// Tokens received since the start, for all requests.

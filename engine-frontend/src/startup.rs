@@ -8,17 +8,20 @@ use std::sync::Arc;
 use hub::HubError;
 use protocol::{EngineCoreReadyResponse, LoadProgress};
 use tokenizer::{GenerationConfig, Tokenizer, TokenizerError};
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinSet};
 
-use crate::arg_utils::{EngineArgs, GenerationConfigArg, QuantizationArg};
+use crate::arg_utils::{DeviceArg, EngineArgs, GenerationConfigArg, QuantizationArg};
 use crate::async_llm::AsyncLLM;
-use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
+use crate::data_parallel::DataParallelClient;
+use crate::engine_core_client::{
+    EngineCoreClient, EngineCoreStartupError, LaunchOptions, SharedWeights,
+};
 use crate::error::ValidationError;
 use crate::fetch_model::fetch_model;
 use crate::openai::DefaultSamplingParams;
 use crate::progress_display::ProgressDisplay;
 use crate::sampling_params::verify_ranges;
-use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions};
+use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions, difference};
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +87,24 @@ pub enum StartupError {
         /// The model given here.
         own: String,
     },
+    /// One of several cores can't be started.
+    #[error("engine core {index} of {size} (--data-parallel-size) can't be started: {source}")]
+    Replica {
+        /// The core's number, from 0.
+        index: u32,
+        /// How many cores there were to be.
+        size: u32,
+        /// Why not.
+        source: EngineCoreStartupError,
+    },
+    /// One of several cores serves something else than the first.
+    #[error("engine core {index} can't stand beside engine core 0: it has {difference}")]
+    OtherReplica {
+        /// The core's number, from 0.
+        index: u32,
+        /// What both have.
+        difference: String,
+    },
     /// The async runtime can't be started.
     #[error("can't start the async runtime: {0}")]
     Runtime(io::Error),
@@ -99,13 +120,18 @@ fn of_model(model: &str, source: &TokenizerError) -> String {
 }
 
 /// Loads the tokenizer, starts (or connects to) a core and waits until it is ready. The model is on this
-/// machine: [`fetch_model`] puts it there.
+/// machine: [`fetch_model`] puts it there. Of several cores each is replaced when it dies, since the others go on.
 ///
 /// # Errors
 /// Why not; no process is left behind then.
 pub async fn start_engine(
     args: &EngineArgs,
 ) -> Result<(AsyncLLM, DefaultSamplingParams), StartupError> {
+    if args.data_parallel_size > 1 {
+        let options = SupervisorOptions::default();
+        let (engine, defaults, _) = start_supervised_engine(args, false, options).await?;
+        return Ok((engine, defaults));
+    }
     let (client, tokenizer, defaults) = start_core(args, &launch_options(args)).await?;
     let ready = client.ready_response().clone();
     let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer))
@@ -130,7 +156,7 @@ pub(crate) async fn fetch_and_start_engine(
     Ok((args, engine, defaults))
 }
 
-/// An engine as [`start_engine`] makes it, with a core that is replaced when it dies or hangs. `json_logs` says how it logs.
+/// An engine as [`start_engine`] makes it, whose cores are replaced when they die or hang. `json_logs` says how they log.
 ///
 /// # Errors
 /// Why there is no core; no process is left behind then.
@@ -138,21 +164,73 @@ pub async fn start_supervised_engine(
     args: &EngineArgs,
     json_logs: bool,
     options: SupervisorOptions,
-) -> Result<(AsyncLLM, DefaultSamplingParams, Arc<SupervisedCore>), StartupError> {
+) -> Result<(AsyncLLM, DefaultSamplingParams, Arc<DataParallelClient>), StartupError> {
     let launch = LaunchOptions {
         json_logs,
         ..launch_options(args)
     };
     let (client, tokenizer, defaults) = start_core(args, &launch).await?;
-    let ready = client.ready_response().clone();
+    let others = start_other_cores(args, &launch, client.ready_response()).await?;
+    let supervise = |(client, source)| SupervisedCore::new(client, source, options);
     let source = match &args.engine_core_address {
         Some(address) => CoreSource::Connect(address.into(), launch.startup_timeout),
-        None => CoreSource::Launch(Box::new((launch, args.engine_config()))),
+        None => source_of(args, 0, &launch, client.ready_response()),
     };
-    let core = SupervisedCore::new(client, source, options);
-    let engine = AsyncLLM::new(core.clone(), ready, Arc::new(tokenizer))
+    let first = supervise((client, source));
+    let others = others.into_iter().map(supervise).collect();
+    let cores = DataParallelClient::new(first, others);
+    let ready = cores.ready_response().clone();
+    let engine = AsyncLLM::new(cores.clone(), ready, Arc::new(tokenizer))
         .with_structured_outputs(args.structured_outputs())?;
-    Ok((engine, defaults, core))
+    Ok((engine, defaults, cores))
+}
+
+/// Where core `rank` comes from. Of several each has the length of the first, however much memory is free when it
+/// starts: an answer must not depend on the core that gives it.
+fn source_of(
+    args: &EngineArgs,
+    rank: u32,
+    launch: &LaunchOptions,
+    first: &EngineCoreReadyResponse,
+) -> CoreSource {
+    let mut config = args.engine_config_of(rank);
+    if args.data_parallel_size > 1 {
+        config.model_config.max_model_len = Some(first.max_model_len);
+    }
+    CoreSource::Launch(Box::new((launch.clone(), config)))
+}
+
+/// Starts the cores beside the first, all at once: the weights that it has made ready are theirs too.
+async fn start_other_cores(
+    args: &EngineArgs,
+    launch: &LaunchOptions,
+    first: &EngineCoreReadyResponse,
+) -> Result<Vec<(EngineCoreClient, CoreSource)>, StartupError> {
+    let size = args.data_parallel_size;
+    let mut starting = JoinSet::new();
+    for index in 1..size {
+        let source = source_of(args, index, launch, first);
+        starting.spawn(async move {
+            let client = source.client().await;
+            (index, client.map(|client| (client, source)))
+        });
+    }
+    let mut started = Vec::new();
+    // A failure ends those that still start: they belong to the set.
+    while let Some(joined) = starting.join_next().await {
+        let (index, core) = joined.map_err(|error| StartupError::Runtime(error.into()))?;
+        let core = core.map_err(|source| StartupError::Replica {
+            index,
+            size,
+            source,
+        })?;
+        if let Some(difference) = difference(first, core.0.ready_response()) {
+            return Err(StartupError::OtherReplica { index, difference });
+        }
+        started.push((index, core));
+    }
+    started.sort_by_key(|(index, _)| *index);
+    Ok(started.into_iter().map(|(_, core)| core).collect())
 }
 
 /// A core that is ready and fits the tokenizer, and what requests get by default.
@@ -222,6 +300,10 @@ fn launch_options(args: &EngineArgs) -> LaunchOptions {
     LaunchOptions {
         engine_core: args.engine_core.clone(),
         no_sandbox: args.no_sandbox,
+        shared_weights: match args.device {
+            DeviceArg::Cpu if args.data_parallel_size > 1 => SharedWeights::create(),
+            _ => None,
+        },
         ..LaunchOptions::default()
     }
 }

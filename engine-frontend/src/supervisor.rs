@@ -7,6 +7,7 @@
 //! quarantine ([`in_flight`]), so that a request that kills cores is found and fails alone.
 
 mod in_flight;
+mod moves;
 mod processor;
 mod restart;
 mod shutdown;
@@ -23,7 +24,9 @@ use tokio::task::AbortHandle;
 use crate::async_llm::{BoxFuture, CoreClient};
 use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError, EngineDeadError, Frame};
 use in_flight::InFlight;
+pub(crate) use in_flight::MovedRequest;
 pub use source::CoreSource;
+pub(crate) use source::difference;
 use watch::watch;
 
 /// What a supervisor does when its core is gone or silent.
@@ -34,6 +37,16 @@ pub struct SupervisorOptions {
     /// A core that has work and shows no sign of life for this long is unhealthy; after twice
     /// that, without what it waited for a processor, it is replaced.
     pub health_stall: Duration,
+}
+
+impl Default for SupervisorOptions {
+    /// A server's: 5 restarts, 30 seconds.
+    fn default() -> Self {
+        Self {
+            max_restarts: 5,
+            health_stall: Duration::from_secs(30),
+        }
+    }
 }
 
 /// How a core is.
@@ -59,18 +72,27 @@ pub struct SupervisedCore {
     ready: EngineCoreReadyResponse,
     state: Mutex<State>,
     num_restarts: AtomicU64,
-    on_restart: OnceLock<Box<dyn OnRestart>>,
+    on_event: OnceLock<Box<dyn OnEvent>>,
     watcher: OnceLock<AbortHandle>,
 }
 
-/// What hears of a restart.
-trait OnRestart: Fn() + Send + Sync {}
+/// What a supervisor tells of its core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoreEvent {
+    /// It is gone, and another one will be started. No request is sent until then.
+    Died,
+    /// Another core took its place.
+    Restarted,
+}
 
-impl<F: Fn() + Send + Sync> OnRestart for F {}
+/// What hears of events.
+trait OnEvent: Fn(CoreEvent) + Send + Sync {}
 
-impl std::fmt::Debug for dyn OnRestart {
+impl<F: Fn(CoreEvent) + Send + Sync> OnEvent for F {}
+
+impl std::fmt::Debug for dyn OnEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("OnRestart")
+        f.write_str("OnEvent")
     }
 }
 
@@ -111,7 +133,7 @@ impl SupervisedCore {
                 attempts: 0,
             }),
             num_restarts: AtomicU64::new(0),
-            on_restart: OnceLock::new(),
+            on_event: OnceLock::new(),
             watcher: OnceLock::new(),
         });
         let watcher = tokio::spawn(watch(Arc::downgrade(&core)));
@@ -134,9 +156,15 @@ impl SupervisedCore {
         self.num_restarts.load(Ordering::Relaxed)
     }
 
-    /// Lets `hear` know of every such start. Later calls have no effect.
-    pub fn on_restart(&self, hear: impl Fn() + Send + Sync + 'static) {
-        self.on_restart.get_or_init(|| Box::new(hear));
+    /// Lets `hear` know of deaths and restarts, as they happen. Later calls have no effect.
+    pub fn on_event(&self, hear: impl Fn(CoreEvent) + Send + Sync + 'static) {
+        self.on_event.get_or_init(|| Box::new(hear));
+    }
+
+    fn tell(&self, event: CoreEvent) {
+        if let Some(hear) = self.on_event.get() {
+            hear(event);
+        }
     }
 
     /// The core's process, where there is one now and this frontend started it.

@@ -16,6 +16,8 @@ pub struct EngineConfig {
     pub model_config: ModelConfig,
     /// The KV cache.
     pub cache_config: CacheConfig,
+    /// The other cores that serve the same model.
+    pub parallel_config: ParallelConfig,
     /// The scheduler's limits.
     pub scheduler_config: SchedulerConfig,
     /// Structured output.
@@ -145,6 +147,28 @@ pub enum KvCacheDtype {
     Bf16,
     /// 8 bits, with a scale for each head of each token.
     Q8,
+}
+
+/// Cores on one machine that serve one model behind one frontend: data parallelism, as vLLM calls it.
+///
+/// A core takes its share of the machine: of the processors, where `num_threads` says nothing else, and
+/// of the memory that is free for keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ParallelConfig {
+    /// Number of cores, at least 1.
+    pub data_parallel_size: u32,
+    /// Number of this core, `0..data_parallel_size`.
+    pub data_parallel_rank: u32,
+}
+
+impl Default for ParallelConfig {
+    fn default() -> Self {
+        Self {
+            data_parallel_size: 1,
+            data_parallel_rank: 0,
+        }
+    }
 }
 
 /// The KV cache.

@@ -45,8 +45,8 @@ mod utility;
 
 pub use config::{
     BackendKind, CacheConfig, Dtype, EngineConfig, JumpForward, KvCacheDtype, ModelConfig,
-    ModelSource, Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
-    StructuredOutputsConfig,
+    ModelSource, ParallelConfig, Quantization, SchedulerConfig, SchedulingPolicy,
+    SpeculativeConfig, StructuredOutputsConfig,
 };
 pub use handshake::{
     BUILD_VERSION, EngineCoreReadyResponse, EngineCoreStartupMessage, EngineHandshakeMetadata,

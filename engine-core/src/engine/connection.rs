@@ -1,5 +1,6 @@
 //! The life of the process: connect or listen, load, serve, end.
 
+use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -86,17 +87,21 @@ impl ServeError {
 }
 
 /// Serves the one frontend that started this process and waits at `address`. Call it before any thread
-/// is started, so that all are confined.
+/// is started, so that all are confined. `shared_weights` is as for [`load_engine_core`].
 ///
 /// # Errors
 /// See [`ServeError`]; the frontend was told, where it was there.
-pub fn run_connected(address: &Path, confine: &Confine) -> Result<(), ServeError> {
+pub fn run_connected(
+    address: &Path,
+    shared_weights: Option<File>,
+    confine: &Confine,
+) -> Result<(), ServeError> {
     let (mut reader, mut writer) = Stream::connect(address)?.split();
     let metadata = startup_handshake(&mut reader, &mut writer, HANDSHAKE_TIMEOUT)?;
     let config = metadata.config.ok_or(ServeError::NoConfiguration)?;
     confine.before_loading(&config.model_config);
     let input_context = spawn_owner_input_thread(reader)?;
-    let loaded = load_engine_core(&config, &mut |progress| {
+    let loaded = load_engine_core(&config, shared_weights, &mut |progress| {
         // The input thread notices when the frontend is gone.
         let _ = writer.write(&EngineCoreStartupMessage::LoadProgress(progress));
     });
@@ -174,7 +179,7 @@ pub fn run_listening(
     let listener = Listener::bind(address)?;
     confine.before_loading(&config.model_config);
     let mut pace = Pace::new(PROGRESS_INTERVAL, Instant::now());
-    let loaded = load_engine_core(config, &mut |progress| {
+    let loaded = load_engine_core(config, None, &mut |progress| {
         if pace.take_turn(Instant::now()) {
             log_progress(&progress);
         }

@@ -18,10 +18,11 @@ pub(crate) struct CacheMemory {
 }
 
 impl CacheMemory {
-    /// The host's, of which others need some too.
-    pub(crate) fn of_host() -> Self {
+    /// A core's share of the host's, where so many cores take as much each.
+    pub(crate) fn of_host(num_cores: u32) -> Self {
         Self {
-            available: available_memory_bytes().unwrap_or(FALLBACK_BYTES),
+            available: available_memory_bytes().unwrap_or(FALLBACK_BYTES)
+                / u64::from(num_cores.max(1)),
             default_share: DEFAULT_MEMORY_SHARE,
         }
     }
@@ -76,7 +77,7 @@ pub enum KvCacheSizeError {
     /// More than the machine has.
     #[error(
         "{setting} is too large: the KV cache would take {asked_mib} MiB ({num_blocks} blocks of {block_size} \
-         tokens), and {available_mib} MiB are free; at most {most}"
+         tokens), and {available_mib} MiB are free for this core; at most {most}"
     )]
     TooLarge {
         /// The setting that asks for it.

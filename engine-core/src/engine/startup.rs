@@ -1,5 +1,6 @@
 //! From a configuration to an engine: load the model, size the KV cache, join the parts.
 
+use std::fs::File;
 use std::num::NonZero;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{CacheMemory, KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
     self, ComputePool, KvCacheFormat, LoadOptions, LoadedModel, ModelDtype, ModelError,
-    ModelLimits, PoolError, WEIGHT_CACHE_BYTES, load_model,
+    ModelLimits, PoolError, SharedWeightsFile, WEIGHT_CACHE_BYTES, load_model,
 };
 use crate::sample::VocabSizes;
 use crate::structured_output::{
@@ -28,6 +29,8 @@ use crate::worker::{Executor, ExecutorError, ModelRunner, ModelRunnerConfig};
 
 /// Most compute threads that may be asked for.
 const MAX_THREADS: u32 = 1024;
+/// Most cores that may share a machine.
+const MAX_DATA_PARALLEL_SIZE: u32 = 1024;
 /// Most requests of a step that may be asked for.
 const MAX_NUM_SEQS: u32 = 65_536;
 /// Most tokens of a step that may be asked for.
@@ -62,6 +65,14 @@ pub enum StartupError {
         value: u32,
         /// The largest that is possible.
         most: u32,
+    },
+    /// A core beyond the number of cores.
+    #[error("data_parallel_rank is {rank}: it must be less than data_parallel_size, {size}")]
+    Rank {
+        /// The number of this core.
+        rank: u32,
+        /// The number of cores.
+        size: u32,
     },
     /// No time that requests could be given.
     #[error("shutdown_timeout_seconds is {0}: it must be a number of seconds from 0 on")]
@@ -112,17 +123,20 @@ pub struct LoadedEngineCore {
     pub ready: EngineCoreReadyResponse,
 }
 
-/// Loads the model that `config` names and makes an engine of it.
+/// Loads the model that `config` names and makes an engine of it. `shared_weights` is a file in memory for packed
+/// weights that all cores of one `parallel_config` have; core 0 fills it where it is empty.
 ///
 /// # Errors
 /// Whatever is wrong with the configuration, the checkpoint or the machine; see [`StartupError`].
 pub fn load_engine_core(
     config: &EngineConfig,
+    shared_weights: Option<File>,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedEngineCore, StartupError> {
     let EngineConfig {
         model_config,
         cache_config,
+        parallel_config,
         scheduler_config,
         ..
     } = config;
@@ -138,20 +152,33 @@ pub fn load_engine_core(
             model_config.num_threads.unwrap_or(1),
             MAX_THREADS,
         ),
+        (
+            "data_parallel_size",
+            parallel_config.data_parallel_size,
+            MAX_DATA_PARALLEL_SIZE,
+        ),
     ];
     for (field, value, most) in limits {
         if value == 0 || value > most {
             return Err(StartupError::Limit { field, value, most });
         }
     }
+    let (rank, size) = (
+        parallel_config.data_parallel_rank,
+        parallel_config.data_parallel_size,
+    );
+    if rank >= size {
+        return Err(StartupError::Rank { rank, size });
+    }
     let seconds = config.shutdown_timeout_seconds;
     if seconds.is_nan() || seconds < 0.0 {
         return Err(StartupError::ShutdownTimeout(seconds));
     }
     let heartbeat = Arc::new(Heartbeat::default());
-    let num_threads = compute_threads(model_config.num_threads);
+    let share_of_cores = (num_available_cores() / size as usize).max(1);
+    let num_threads = (model_config.num_threads).map_or(share_of_cores, |asked| asked as usize);
     let pool = Arc::new(if model_config.pin_threads {
-        ComputePool::pinned(num_threads)?
+        ComputePool::pinned_in_share(num_threads, rank as usize, size as usize)?
     } else {
         ComputePool::new(num_threads)?
     });
@@ -160,6 +187,10 @@ pub fn load_engine_core(
         kv_cache_dtype: cache_config.cache_dtype,
         quantization: model_config.quantization,
         weight_cache: model_config.weight_cache.then_some(WEIGHT_CACHE_BYTES),
+        shared_weights: shared_weights.map(|file| SharedWeightsFile {
+            file: Arc::new(file),
+            may_write: rank == 0,
+        }),
         backend: model_config.backend,
         heartbeat: heartbeat.counter(),
     };
@@ -191,7 +222,7 @@ pub fn load_engine_core(
             scheduler_config.max_num_batched_tokens as usize,
         )? {
             Some(bytes) => CacheMemory::of_device(bytes),
-            None => CacheMemory::of_host(),
+            None => CacheMemory::of_host(size),
         },
     )?;
     let model_len = model.config().max_position_embeddings;
@@ -211,8 +242,11 @@ pub fn load_engine_core(
         max_model_len,
         EngineClock::start(),
     )?;
+    let mut structured_outputs_config = config.structured_outputs_config.clone();
+    (structured_outputs_config.compile_threads)
+        .get_or_insert(share_of_cores.div_ceil(2).min(MAX_THREADS as usize) as u32);
     let structured_output_manager = Arc::new(load_structured_output(
-        &config.structured_outputs_config,
+        &structured_outputs_config,
         &tokenizer,
         vocab.logits,
     )?);
@@ -311,12 +345,9 @@ fn load_checkpoint(
     Ok((tokenizer, model))
 }
 
-/// The threads asked for, or as many as this process has cores (cgroup quotas are respected).
-fn compute_threads(asked: Option<u32>) -> usize {
-    match asked {
-        Some(count) => count as usize,
-        None => std::thread::available_parallelism().map_or(1, NonZero::get),
-    }
+/// Processor cores that this process may use (cgroup quotas are respected).
+fn num_available_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The model's number formats, as the line at the start says them.

@@ -122,13 +122,29 @@ impl ComputePool {
     /// # Errors
     /// As [`Self::new`].
     pub fn pinned(num_threads: usize) -> Result<Self, PoolError> {
+        Self::pinned_in_share(num_threads, 0, 1)
+    }
+
+    /// The same for one of several processes that share out the cores: share `index` of `count` equal ones,
+    /// in the order of the cores' numbers. What is left of them nobody is bound to.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn pinned_in_share(
+        num_threads: usize,
+        index: usize,
+        count: usize,
+    ) -> Result<Self, PoolError> {
         let cores = affinity::allowed_cores();
         // This is less than the cores where a control group says so.
         let time = std::thread::available_parallelism().map_or(1, NonZero::get);
-        if cores.len() == num_threads && time >= num_threads {
-            Self::on_cores(num_threads, &cores)
-        } else {
-            Self::on_cores(num_threads, &[])
+        let share = cores.len() / count.max(1);
+        let first = index.saturating_mul(share);
+        match cores.get(first..first.saturating_add(share)) {
+            Some(cores) if share == num_threads && time / count.max(1) >= num_threads => {
+                Self::on_cores(num_threads, cores)
+            }
+            _ => Self::on_cores(num_threads, &[]),
         }
     }
 

@@ -23,6 +23,7 @@ mod stored_tensor;
 mod weights;
 mod wide_quantization;
 
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -184,10 +185,22 @@ pub struct LoadOptions {
     /// Where the weights have at least so many bytes, quantized matrices are kept in a file beside
     /// them; `None` is never. [`WEIGHT_CACHE_BYTES`] is a good choice.
     pub weight_cache: Option<u64>,
+    /// Where packed weights lie that other processes have too; `None` is in this process's own memory. Of the
+    /// CPU backend alone.
+    pub shared_weights: Option<SharedWeightsFile>,
     /// What executes the model.
     pub backend: BackendKind,
     /// Raised by one at every layer of every step.
     pub heartbeat: Arc<AtomicU64>,
+}
+
+/// A file in memory (`memfd_create`, sealable) that holds the packed weights of one model for several processes.
+#[derive(Debug, Clone)]
+pub struct SharedWeightsFile {
+    /// Empty, or written and sealed by a process that loaded the same model with the same options.
+    pub file: Arc<File>,
+    /// Whether this process fills it where it is empty. No two may at the same time.
+    pub may_write: bool,
 }
 
 /// Memory of a device that isn't the host.

@@ -56,6 +56,14 @@ pub(crate) enum KFormat {
 
 impl KFormat {
     /// The type of tensors in it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Q6K => "q6_k",
+            Self::Q5K => "q5_k",
+            Self::Q4K => "q4_k",
+        }
+    }
+
     pub(crate) const fn tensor_type(self) -> gguf::TensorType {
         match self {
             Self::Q6K => gguf::TensorType::Q6K,

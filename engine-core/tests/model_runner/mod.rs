@@ -90,6 +90,7 @@ pub fn load_cached(
         kv_cache_dtype,
         quantization,
         weight_cache,
+        shared_weights: None,
         backend,
         heartbeat: Arc::new(AtomicU64::new(0)),
     };

@@ -121,7 +121,7 @@ impl Setup {
 
 impl Engine {
     pub(crate) fn new(setup: &Setup) -> Self {
-        let loaded = load_engine_core(&setup.config(), &mut |_| {}).unwrap();
+        let loaded = load_engine_core(&setup.config(), None, &mut |_| {}).unwrap();
         let (aborts, aborts_queue) = crossbeam_channel::unbounded();
         Self {
             core: EngineCore::new(loaded.scheduler, loaded.executor, aborts_queue)

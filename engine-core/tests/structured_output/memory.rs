@@ -101,7 +101,7 @@ fn memory_in_which_no_grammar_works_is_refused_at_the_start() {
             cache_bytes: Some(cache_bytes),
             ..Setup::default()
         };
-        load_engine_core(&setup.config(), &mut |_| {}).map(|_| ())
+        load_engine_core(&setup.config(), None, &mut |_| {}).map(|_| ())
     };
     let message = load(100).unwrap_err().to_string();
     assert!(

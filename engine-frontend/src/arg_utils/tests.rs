@@ -1,5 +1,5 @@
 use clap::{CommandFactory, Parser};
-use protocol::{JumpForward, StructuredOutputsConfig};
+use protocol::{JumpForward, ParallelConfig, StructuredOutputsConfig};
 
 use super::*;
 
@@ -81,6 +81,7 @@ fn every_flag_reaches_the_configuration() {
             cache_dtype: protocol::KvCacheDtype::Q8,
             enable_prefix_caching: false,
         },
+        parallel_config: ParallelConfig::default(),
         scheduler_config: SchedulerConfig {
             max_num_batched_tokens: 64,
             max_num_seqs: 3,
@@ -288,4 +289,64 @@ fn settings_that_nobody_would_heed_are_refused() {
         error.message.contains("compile_threads is decided"),
         "{error}"
     );
+}
+
+#[test]
+fn cores_share_out_threads_and_gpus() {
+    let config = |flags: &[&str], rank| parse(flags).unwrap().engine_config_of(rank);
+    let cores = ["--data-parallel-size=3", "--threads=8"];
+    let second = config(&cores, 1);
+    let expected = ParallelConfig {
+        data_parallel_size: 3,
+        data_parallel_rank: 1,
+    };
+    assert_eq!(second.parallel_config, expected);
+    assert_eq!(second.model_config.num_threads, Some(2));
+    assert_eq!(config(&cores[..1], 2).model_config.num_threads, None);
+    let gpus = ["--data-parallel-size=3", "--device=cuda:4"];
+    let backends = [0, 1, 2].map(|rank| config(&gpus, rank).model_config.backend);
+    assert_eq!(backends, [4, 5, 6].map(BackendKind::Cuda));
+    // All else is the first's.
+    let mut first = config(&cores, 0);
+    first.parallel_config.data_parallel_rank = 1;
+    assert_eq!(second, first);
+}
+
+#[test]
+fn more_cores_than_processors_or_threads_are_refused() {
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let verify = |args: EngineArgs| args.verify().map_err(|error| error.to_string());
+    let cores = |data_parallel_size| EngineArgs {
+        data_parallel_size,
+        ..EngineArgs::default()
+    };
+    assert_eq!(verify(cores(1)), Ok(()));
+    assert_eq!(verify(cores(processors as u32)), Ok(()));
+    let too_many = processors as u32 + 1;
+    assert_eq!(
+        verify(cores(too_many)).unwrap_err(),
+        format!(
+            "--data-parallel-size: {too_many} cores need a processor each, and this process may use {processors}; it \
+             must be at most {processors}"
+        )
+    );
+    let error = verify(cores(0)).unwrap_err();
+    assert!(error.ends_with("it must be at least 1"), "{error}");
+    assert!(parse(&["--data-parallel-size=0"]).is_err());
+    let both = ["--data-parallel-size=2", "--engine-core-address=/core.sock"];
+    assert!(parse(&both).is_err());
+    if processors < 2 {
+        return;
+    }
+    let mut args = cores(2);
+    args.threads = Some(1);
+    assert_eq!(
+        verify(args).unwrap_err(),
+        "--data-parallel-size: 2 cores share out 1 compute threads (--threads), and each needs one; it must be at \
+         most 1, or --threads at least 2"
+    );
+    let mut args = cores(2);
+    args.engine_core_address = Some("/core.sock".to_owned());
+    let error = verify(args).unwrap_err();
+    assert!(error.contains("--engine-core-address"), "{error}");
 }

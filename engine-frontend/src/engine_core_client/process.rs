@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::error::EngineCoreStartupError;
+use super::shared_weights::SharedWeights;
 
 /// Name of the core's executable.
 const EXECUTABLE: &str = "formwork-engine-core";
@@ -59,6 +60,8 @@ pub struct LaunchOptions {
     pub json_logs: bool,
     /// Whether it doesn't confine itself.
     pub no_sandbox: bool,
+    /// Memory for the weights that this core shares with others.
+    pub shared_weights: Option<SharedWeights>,
 }
 
 impl Default for LaunchOptions {
@@ -70,6 +73,7 @@ impl Default for LaunchOptions {
             exit_grace: Duration::from_secs(5),
             json_logs: false,
             no_sandbox: false,
+            shared_weights: None,
         }
     }
 }
@@ -143,25 +147,31 @@ impl EngineCoreProcess {
         options: &LaunchOptions,
     ) -> Result<Self, EngineCoreStartupError> {
         let exit_grace = options.exit_grace;
+        let spawn_error = |error| EngineCoreStartupError::Spawn {
+            path: executable.to_owned(),
+            error,
+        };
+        let stdin = match &options.shared_weights {
+            Some(weights) => weights.to_stdio().map_err(spawn_error)?,
+            None => Stdio::null(),
+        };
         let log_format = if options.json_logs { "json" } else { "human" };
         let child = Command::new(executable)
             .arg("--connect")
             .arg(address)
+            .args((options.shared_weights.is_some()).then_some("--shared-weights-on-stdin"))
             .args(options.no_sandbox.then_some("--no-sandbox"))
             .env_clear()
             .envs(env::vars_os().filter(|(name, _)| is_inherited(name)))
             .env("FORMWORK_LOG_FORMAT", log_format)
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::null())
             .process_group(0)
             .kill_on_drop(true)
             .spawn();
         match child {
             Ok(child) => Ok(Self { child, exit_grace }),
-            Err(error) => Err(EngineCoreStartupError::Spawn {
-                path: executable.to_owned(),
-                error,
-            }),
+            Err(error) => Err(spawn_error(error)),
         }
     }
 

@@ -49,6 +49,43 @@ impl EngineMetrics {
         self.scheduler = stats;
     }
 
+    /// What engine cores did together: totals and present values are sums, the KV cache's usage is their mean.
+    pub(crate) fn together(engines: &[Self]) -> Self {
+        let mut all = Self::default();
+        for engine in engines {
+            all.add_structured_output(engine.structured_output.clone());
+            all.add_structured_ends(StructuredEnds {
+                num_completed: engine.structured_output.num_completed,
+                num_truncated: engine.structured_output.num_truncated,
+            });
+            all.compile_seconds.add(&engine.compile_seconds);
+            all.add_spec_decoding(&engine.spec_decoding);
+            all.add_scheduler(&engine.scheduler, engines.len());
+        }
+        // Each has its last value.
+        let queued = engines
+            .iter()
+            .map(|e| e.structured_output.num_queued_grammars);
+        all.structured_output.num_queued_grammars = queued.sum();
+        all
+    }
+
+    fn add_scheduler(&mut self, engine: &SchedulerStats, num_engines: usize) {
+        let all = &mut self.scheduler;
+        all.num_running_reqs += engine.num_running_reqs;
+        all.num_waiting_reqs += engine.num_waiting_reqs;
+        #[allow(clippy::cast_precision_loss, reason = "at most 1024")]
+        let share = engine.kv_cache_usage / num_engines as f64;
+        all.kv_cache_usage += share;
+        all.prefix_cache_stats.requests += engine.prefix_cache_stats.requests;
+        all.prefix_cache_stats.queries += engine.prefix_cache_stats.queries;
+        all.prefix_cache_stats.hits += engine.prefix_cache_stats.hits;
+        all.num_scheduled_tokens += engine.num_scheduled_tokens;
+        all.num_prompt_tokens += engine.num_prompt_tokens;
+        all.num_preempted_reqs += engine.num_preempted_reqs;
+        all.num_restored_rows += engine.num_restored_rows;
+    }
+
     fn add_structured_output(&mut self, new: StructuredOutputStats) {
         // Every field by name: a new one can't be forgotten.
         let StructuredOutputStats {
@@ -70,7 +107,8 @@ impl EngineMetrics {
             num_head_rows_skipped,
             num_rejections,
             num_completed_by_budget,
-            // See `set_structured_ends`.
+            // The core sees no stop strings: an answer that one of these ended is an aborted one there.
+            // See `add_structured_ends`.
             num_completed: _,
             num_truncated: _,
         } = new;
@@ -97,15 +135,10 @@ impl EngineMetrics {
         total.num_completed_by_budget += num_completed_by_budget;
     }
 
-    /// Sets how the answers have ended since the start. The core counts too, but sees no stop strings:
-    /// an answer that one of these ended is an aborted one there.
-    pub(crate) fn set_structured_ends(&mut self, ends: StructuredEnds) {
-        let StructuredEnds {
-            num_completed,
-            num_truncated,
-        } = ends;
-        self.structured_output.num_completed = num_completed;
-        self.structured_output.num_truncated = num_truncated;
+    /// Adds how answers have ended.
+    pub(crate) fn add_structured_ends(&mut self, ends: StructuredEnds) {
+        self.structured_output.num_completed += ends.num_completed;
+        self.structured_output.num_truncated += ends.num_truncated;
     }
 
     fn add_spec_decoding(&mut self, new: &SpecDecodingStats) {

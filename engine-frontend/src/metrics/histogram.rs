@@ -30,6 +30,14 @@ impl Histogram {
         self.sum += value;
     }
 
+    /// Adds the observations of another one of the same buckets.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum += other.sum;
+    }
+
     /// Upper bounds with how many observations are at most that, and infinity with all of them.
     pub fn cumulative(&self) -> Vec<(f64, u64)> {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);

@@ -30,26 +30,30 @@ struct Interval {
     has_stepped: bool,
     num_prompt_tokens: u64,
     num_generation_tokens: u64,
+    /// Of each engine core, by its number.
+    engines: Vec<Gauges>,
+    prefix_cache: CachingMetrics,
+}
+
+/// What has a present value, as an engine core reported it last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Gauges {
     num_running_reqs: u32,
     num_waiting_reqs: u32,
     /// Grammars that are compiled, or wait for it.
     num_queued_grammars: u32,
     kv_cache_usage: f64,
-    prefix_cache: CachingMetrics,
 }
 
 impl Interval {
-    fn new(now: Instant) -> Self {
+    fn new(now: Instant, num_engines: usize) -> Self {
         Self {
             begin: now,
             since: None,
             has_stepped: false,
             num_prompt_tokens: 0,
             num_generation_tokens: 0,
-            num_running_reqs: 0,
-            num_waiting_reqs: 0,
-            num_queued_grammars: 0,
-            kv_cache_usage: 0.0,
+            engines: vec![Gauges::default(); num_engines.max(1)],
             prefix_cache: CachingMetrics::default(),
         }
     }
@@ -61,6 +65,7 @@ impl Interval {
     fn step_ended(
         &mut self,
         now: Instant,
+        engine_index: u32,
         scheduler: Option<&SchedulerStats>,
         iteration: &IterationStats,
     ) {
@@ -73,13 +78,16 @@ impl Interval {
         }
         let Some(scheduler) = scheduler else { return };
         self.num_prompt_tokens += u64::from(scheduler.num_prompt_tokens);
-        self.num_running_reqs = scheduler.num_running_reqs;
-        self.num_waiting_reqs = scheduler.num_waiting_reqs;
-        if let Some(stats) = &scheduler.structured_output_stats {
-            self.num_queued_grammars = stats.num_queued_grammars;
-        }
-        self.kv_cache_usage = scheduler.kv_cache_usage;
         self.prefix_cache.observe(scheduler.prefix_cache_stats);
+        let Some(engine) = self.engines.get_mut(engine_index as usize) else {
+            return;
+        };
+        engine.num_running_reqs = scheduler.num_running_reqs;
+        engine.num_waiting_reqs = scheduler.num_waiting_reqs;
+        if let Some(stats) = &scheduler.structured_output_stats {
+            engine.num_queued_grammars = stats.num_queued_grammars;
+        }
+        engine.kv_cache_usage = scheduler.kv_cache_usage;
     }
 
     /// The line, and the next interval's begin. `None` where nothing happened: the engine is idle.
@@ -90,22 +98,29 @@ impl Interval {
             return None;
         };
         let is_idle = num_unfinished == 0;
-        let grammars = match self.num_queued_grammars {
+        let engines = match self.engines.len() {
+            1 => "Engine 000".to_owned(),
+            count => format!("{count} Engines Aggregated"),
+        };
+        let num_queued_grammars: u32 = self.engines.iter().map(|e| e.num_queued_grammars).sum();
+        let grammars = match num_queued_grammars {
             0 => String::new(),
             queued => format!(", Compiling: {queued} grammars"),
         };
         if is_idle {
             self.since = None;
             // An abort isn't followed by a step that would report it.
-            (self.num_running_reqs, self.num_waiting_reqs) = (0, 0);
-            self.kv_cache_usage = 0.0;
+            for engine in &mut self.engines {
+                (engine.num_running_reqs, engine.num_waiting_reqs) = (0, 0);
+                engine.kv_cache_usage = 0.0;
+            }
         }
         if !has_stepped && !is_idle {
             let seconds = now.saturating_duration_since(since).as_secs_f64();
             // The first tick of a server comes as it begins.
             return (seconds >= 1.0).then(|| {
                 format!(
-                    "Engine 000: no step has ended for {seconds:.1} s (a long prefill takes long \
+                    "{engines}: no step has ended for {seconds:.1} s (a long prefill takes long \
                      steps), Unfinished: {num_unfinished} reqs{grammars}"
                 )
             });
@@ -116,26 +131,31 @@ impl Interval {
             return None;
         }
         let seconds = elapsed.as_secs_f64().max(MIN_SECONDS);
+        #[allow(clippy::cast_precision_loss, reason = "at most 1024")]
+        let usage = {
+            let sum: f64 = self.engines.iter().map(|e| e.kv_cache_usage).sum();
+            sum / self.engines.len() as f64
+        };
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52 in one interval")]
         let rate = |tokens: &mut u64| std::mem::take(tokens) as f64 / seconds;
         Some(format!(
-            "Engine 000: Avg prompt throughput: {:.1} tokens/s, Avg generation throughput: {:.1} \
+            "{engines}: Avg prompt throughput: {:.1} tokens/s, Avg generation throughput: {:.1} \
              tokens/s, Running: {} reqs, Waiting: {} reqs, KV cache usage: {:.1}%, Prefix cache \
              hit rate: {:.1}%{grammars}",
             rate(&mut self.num_prompt_tokens),
             rate(&mut self.num_generation_tokens),
-            self.num_running_reqs,
-            self.num_waiting_reqs,
-            100.0 * self.kv_cache_usage,
+            self.engines.iter().map(|e| e.num_running_reqs).sum::<u32>(),
+            self.engines.iter().map(|e| e.num_waiting_reqs).sum::<u32>(),
+            100.0 * usage,
             self.prefix_cache.hit_percent(),
         ))
     }
 }
 
 impl LoggingStatLogger {
-    /// A logger of an engine that is idle.
-    pub fn new() -> Self {
-        Self(Mutex::new(Interval::new(Instant::now())))
+    /// A logger of so many engine cores that are idle.
+    pub fn new(num_engines: usize) -> Self {
+        Self(Mutex::new(Interval::new(Instant::now(), num_engines)))
     }
 
     fn interval(&self) -> MutexGuard<'_, Interval> {
@@ -143,16 +163,16 @@ impl LoggingStatLogger {
     }
 }
 
-impl Default for LoggingStatLogger {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl StatLogger for LoggingStatLogger {
-    fn record(&self, scheduler: Option<&SchedulerStats>, iteration: &IterationStats) {
+    fn record(
+        &self,
+        engine_index: u32,
+        scheduler: Option<&SchedulerStats>,
+        iteration: &IterationStats,
+    ) {
         let now = Instant::now();
-        self.interval().step_ended(now, scheduler, iteration);
+        self.interval()
+            .step_ended(now, engine_index, scheduler, iteration);
     }
 
     fn record_arrival(&self) {
@@ -182,7 +202,7 @@ mod tests {
     impl Clock {
         fn start() -> Self {
             let zero = Instant::now();
-            let interval = Interval::new(zero);
+            let interval = Interval::new(zero, 1);
             Self { zero, interval }
         }
 
@@ -211,7 +231,8 @@ mod tests {
                 ..IterationStats::default()
             };
             let now = self.at(seconds);
-            self.interval.step_ended(now, Some(&scheduler), &iteration);
+            self.interval
+                .step_ended(now, 0, Some(&scheduler), &iteration);
         }
 
         fn line(&mut self, seconds: u64, num_unfinished: usize) -> Option<String> {
@@ -282,12 +303,45 @@ mod tests {
         let now = clock.at(2);
         clock
             .interval
-            .step_ended(now, Some(&report), &IterationStats::default());
+            .step_ended(now, 0, Some(&report), &IterationStats::default());
         let line = clock.line(10, 1).unwrap();
         assert!(line.contains("no step has ended for 10.0 s"), "{line}");
         assert!(
             line.ends_with("Unfinished: 1 reqs, Compiling: 2 grammars"),
             "{line}"
+        );
+    }
+
+    #[test]
+    fn of_several_engine_cores_there_is_one_line() {
+        let zero = Instant::now();
+        let mut interval = Interval::new(zero, 2);
+        let report = |num_running_reqs, kv_cache_usage| SchedulerStats {
+            num_scheduled_tokens: 1,
+            num_running_reqs,
+            num_waiting_reqs: 1,
+            kv_cache_usage,
+            ..SchedulerStats::default()
+        };
+        let iteration = IterationStats {
+            num_generation_tokens: 10,
+            ..IterationStats::default()
+        };
+        interval.request_arrived(zero);
+        for (engine_index, report) in [
+            (0, report(9, 0.9)),
+            (0, report(3, 0.5)),
+            (1, report(4, 0.25)),
+        ] {
+            interval.step_ended(zero, engine_index, Some(&report), &iteration);
+        }
+        let line = interval
+            .take_line(zero + Duration::from_secs(10), 9)
+            .unwrap();
+        assert_eq!(
+            line,
+            "2 Engines Aggregated: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 3.0 tokens/s, \
+             Running: 7 reqs, Waiting: 2 reqs, KV cache usage: 37.5%, Prefix cache hit rate: 0.0%"
         );
     }
 }

@@ -33,13 +33,29 @@ const PREEMPTIONS: [f64; 7] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
 #[derive(Debug)]
 pub struct PrometheusStatLogger {
     model_name: String,
-    cache_config: Vec<(&'static str, String)>,
-    values: Mutex<Values>,
+    counted: Mutex<Counted>,
 }
 
 /// Everything counted so far.
 #[derive(Debug)]
-struct Values {
+struct Counted {
+    /// By the engine core's number.
+    engines: Vec<EngineValues>,
+    server: ServerValues,
+}
+
+/// What belongs to the server's process.
+#[derive(Debug, Default)]
+struct ServerValues {
+    admission_rejections: BTreeMap<&'static str, u64>,
+    lost_audit_lines: u64,
+    http_requests: HttpRequests,
+}
+
+/// What was counted of an engine core.
+#[derive(Debug)]
+struct EngineValues {
+    cache_config: Vec<(&'static str, String)>,
     prefix_cache_queries: u64,
     prefix_cache_hits: u64,
     num_preemptions: u64,
@@ -48,7 +64,6 @@ struct Values {
     prompt_tokens_cached: u64,
     generation_tokens: u64,
     request_success: BTreeMap<&'static str, u64>,
-    admission_rejections: BTreeMap<&'static str, u64>,
     request_prompt_tokens: Histogram,
     request_generation_tokens: Histogram,
     request_max_num_generation_tokens: Histogram,
@@ -67,13 +82,10 @@ struct Values {
     request_decode_time: Histogram,
     restored_rows: u64,
     engine_restarts: u64,
-    lost_audit_lines: u64,
-    http_requests: HttpRequests,
 }
 
-impl PrometheusStatLogger {
-    /// A logger for a model that is served as `model_name`.
-    pub fn new(model_name: String, ready: &EngineCoreReadyResponse) -> Self {
+impl EngineValues {
+    fn new(ready: &EngineCoreReadyResponse) -> Self {
         let lengths = || Histogram::new(one_two_five(ready.max_model_len));
         let request_times = || Histogram::new(REQUEST_TIME);
         let finish_reasons = [
@@ -84,100 +96,127 @@ impl PrometheusStatLogger {
             FinishReason::Repetition,
         ];
         Self {
-            model_name,
             cache_config: vec![
                 ("block_size", ready.block_size.to_string()),
                 ("num_gpu_blocks", ready.num_blocks.to_string()),
                 ("kv_cache_memory_bytes", ready.kv_cache_bytes.to_string()),
             ],
-            values: Mutex::new(Values {
-                prefix_cache_queries: 0,
-                prefix_cache_hits: 0,
-                num_preemptions: 0,
-                corrupted_requests: 0,
-                prompt_tokens: 0,
-                prompt_tokens_cached: 0,
-                generation_tokens: 0,
-                request_success: finish_reasons.map(|r| (r.as_str(), 0)).into(),
-                admission_rejections: BTreeMap::new(),
-                request_prompt_tokens: lengths(),
-                request_generation_tokens: lengths(),
-                request_max_num_generation_tokens: lengths(),
-                request_num_preemptions: Histogram::new(PREEMPTIONS),
-                request_params_max_tokens: lengths(),
-                request_params_n: Histogram::new(N),
-                request_prefill_kv_computed_tokens: lengths(),
-                iteration_tokens: Histogram::new(ITERATION_TOKENS),
-                time_to_first_token: Histogram::new(TTFT),
-                inter_token_latency: Histogram::new(TOKEN_LATENCY),
-                time_per_output_token: Histogram::new(TOKEN_LATENCY),
-                e2e_request_latency: request_times(),
-                request_queue_time: request_times(),
-                request_inference_time: request_times(),
-                request_prefill_time: request_times(),
-                request_decode_time: request_times(),
-                restored_rows: 0,
-                engine_restarts: 0,
-                lost_audit_lines: 0,
-                http_requests: HttpRequests::default(),
+            prefix_cache_queries: 0,
+            prefix_cache_hits: 0,
+            num_preemptions: 0,
+            corrupted_requests: 0,
+            prompt_tokens: 0,
+            prompt_tokens_cached: 0,
+            generation_tokens: 0,
+            request_success: finish_reasons.map(|r| (r.as_str(), 0)).into(),
+            request_prompt_tokens: lengths(),
+            request_generation_tokens: lengths(),
+            request_max_num_generation_tokens: lengths(),
+            request_num_preemptions: Histogram::new(PREEMPTIONS),
+            request_params_max_tokens: lengths(),
+            request_params_n: Histogram::new(N),
+            request_prefill_kv_computed_tokens: lengths(),
+            iteration_tokens: Histogram::new(ITERATION_TOKENS),
+            time_to_first_token: Histogram::new(TTFT),
+            inter_token_latency: Histogram::new(TOKEN_LATENCY),
+            time_per_output_token: Histogram::new(TOKEN_LATENCY),
+            e2e_request_latency: request_times(),
+            request_queue_time: request_times(),
+            request_inference_time: request_times(),
+            request_prefill_time: request_times(),
+            request_decode_time: request_times(),
+            restored_rows: 0,
+            engine_restarts: 0,
+        }
+    }
+}
+
+impl PrometheusStatLogger {
+    /// A logger for a model that is served as `model_name`, by engine cores that said this when they were ready.
+    pub fn new<'a>(
+        model_name: String,
+        ready: impl IntoIterator<Item = &'a EngineCoreReadyResponse>,
+    ) -> Self {
+        Self {
+            model_name,
+            counted: Mutex::new(Counted {
+                engines: ready.into_iter().map(EngineValues::new).collect(),
+                server: ServerValues::default(),
             }),
         }
     }
 
     /// A request that was turned away before the model saw it.
     pub fn record_rejection(&self, reason: &'static str) {
-        *self
-            .values()
-            .admission_rejections
-            .entry(reason)
-            .or_default() += 1;
+        let mut counted = self.counted();
+        let rejections = &mut counted.server.admission_rejections;
+        *rejections.entry(reason).or_default() += 1;
     }
 
-    /// A core that was started in the place of one that died.
-    pub fn record_restart(&self) {
-        self.values().engine_restarts += 1;
+    /// An engine core that was started in the place of one that died, by its number.
+    pub fn record_restart(&self, engine_index: u32) {
+        if let Some(values) = self.counted().engine(engine_index) {
+            values.engine_restarts += 1;
+        }
     }
 
     /// A line of the audit log that could not be written.
     pub fn record_lost_audit_line(&self) {
-        self.values().lost_audit_lines += 1;
+        self.counted().server.lost_audit_lines += 1;
     }
 
     /// An HTTP request whose answer has begun. `route` is the path as the router writes it, `None` where
     /// it has none.
     pub fn record_http(&self, route: Option<&str>, method: &str, status: u16, duration: Duration) {
-        let mut values = self.values();
-        values.http_requests.record(route, method, status, duration);
+        let mut counted = self.counted();
+        let requests = &mut counted.server.http_requests;
+        requests.record(route, method, status, duration);
     }
 
-    /// Everything, as text; `engine` are the totals of the core's reports.
-    pub fn render(&self, engine: &EngineMetrics) -> String {
-        let labels = vec![
-            ("model_name", self.model_name.clone()),
-            ("engine", "0".to_owned()),
-        ];
-        let mut text = TextWriter::new(labels);
-        let values = self.values();
-        values.write_engine(&mut text, engine, &self.cache_config);
-        values.write_requests(&mut text);
-        values.write_structured(&mut text, engine);
-        let mut all = text.finish();
-        // What belongs to the process has no model.
+    /// Everything, as text; `engines` are the totals of the cores' reports, by their numbers.
+    pub fn render(&self, engines: &[EngineMetrics]) -> String {
+        let counted = self.counted();
         let mut text = TextWriter::new(Vec::new());
-        values.write_http(&mut text, &self.model_name);
-        all.push_str(&text.finish());
-        all
+        let nothing = EngineMetrics::default();
+        for (index, values) in counted.engines.iter().enumerate() {
+            text.set_labels(vec![
+                ("model_name", self.model_name.clone()),
+                ("engine", index.to_string()),
+            ]);
+            let engine = engines.get(index).unwrap_or(&nothing);
+            values.write_engine(&mut text, engine);
+            values.write_requests(&mut text);
+            values.write_structured(&mut text, engine);
+        }
+        // What belongs to the process has no model.
+        text.set_labels(Vec::new());
+        counted.server.write(&mut text, &self.model_name);
+        text.finish()
     }
 
-    fn values(&self) -> MutexGuard<'_, Values> {
+    fn counted(&self) -> MutexGuard<'_, Counted> {
         // Numbers are never half-written.
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted {
+    fn engine(&mut self, engine_index: u32) -> Option<&mut EngineValues> {
+        self.engines.get_mut(engine_index as usize)
     }
 }
 
 impl StatLogger for PrometheusStatLogger {
-    fn record(&self, scheduler: Option<&SchedulerStats>, iteration: &IterationStats) {
-        let mut values = self.values();
+    fn record(
+        &self,
+        engine_index: u32,
+        scheduler: Option<&SchedulerStats>,
+        iteration: &IterationStats,
+    ) {
+        let mut counted = self.counted();
+        let Some(values) = counted.engine(engine_index) else {
+            return;
+        };
         if let Some(scheduler) = scheduler {
             values.add_scheduler(scheduler);
         }
@@ -198,7 +237,7 @@ impl StatLogger for PrometheusStatLogger {
     }
 }
 
-impl Values {
+impl EngineValues {
     fn add_scheduler(&mut self, stats: &SchedulerStats) {
         self.prefix_cache_queries += stats.prefix_cache_stats.queries;
         self.prefix_cache_hits += stats.prefix_cache_stats.hits;

@@ -1,36 +1,60 @@
 //! The text format of Prometheus, as far as it is needed here.
 
+use std::collections::HashMap;
 use std::fmt::{Display, Write};
 
 use super::Histogram;
 
-/// Collects families of samples. `labels` are those that every sample has.
+/// Collects families of samples. `labels` are those that every sample has. A family comes once in the text,
+/// however often and with whichever labels it is begun.
 #[derive(Debug)]
 pub(super) struct TextWriter {
-    text: String,
+    /// The text of each family, in the order in which they were first begun.
+    families: Vec<String>,
+    /// Each family's place among them, by its name.
+    places: HashMap<String, usize>,
+    /// The place of the one that was begun last.
+    current: usize,
     labels: Vec<(&'static str, String)>,
 }
 
 impl TextWriter {
     pub(super) fn new(labels: Vec<(&'static str, String)>) -> Self {
         Self {
-            text: String::new(),
+            families: Vec::new(),
+            places: HashMap::new(),
+            current: 0,
             labels,
         }
     }
 
-    pub(super) fn finish(self) -> String {
-        self.text
+    /// Gives samples these labels from now on.
+    pub(super) fn set_labels(&mut self, labels: Vec<(&'static str, String)>) {
+        self.labels = labels;
     }
 
-    /// Starts a family. Its samples must follow.
+    pub(super) fn finish(self) -> String {
+        self.families.concat()
+    }
+
+    /// Starts a family, or goes on with it. Its samples must follow.
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        if let Some(place) = self.places.get(name) {
+            self.current = *place;
+            return;
+        }
+        self.current = self.families.len();
+        self.places.insert(name.to_owned(), self.current);
+        let header = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        self.families.push(header);
     }
 
     /// One sample with labels of its own.
     pub(super) fn sample(&mut self, name: &str, own: &[(&str, &str)], value: impl Display) {
-        self.text.push_str(name);
+        let Some(text) = self.families.get_mut(self.current) else {
+            return;
+        };
+        text.push_str(name);
         let labels = self.labels.iter().map(|(k, v)| (*k, v.as_str()));
         for (i, (key, label)) in labels.chain(own.iter().copied()).enumerate() {
             let label = label
@@ -38,12 +62,12 @@ impl TextWriter {
                 .replace('"', "\\\"")
                 .replace('\n', "\\n");
             let open = if i == 0 { '{' } else { ',' };
-            let _ = write!(self.text, "{open}{key}=\"{label}\"");
+            let _ = write!(text, "{open}{key}=\"{label}\"");
         }
         if !self.labels.is_empty() || !own.is_empty() {
-            self.text.push('}');
+            text.push('}');
         }
-        let _ = writeln!(self.text, " {value}");
+        let _ = writeln!(text, " {value}");
     }
 
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {

@@ -500,11 +500,11 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
     assert_eq!(whole(&fixture), None, "it isn't at its end");
     fixture.feed(said("b", false, Some(FinishReason::Length)));
     assert_eq!(whole(&fixture), Some(false));
-    let ends = |fixture: &Fixture| {
-        let ends = fixture.processor.structured_ends();
+    let ends = |fixture: &mut Fixture| {
+        let ends = fixture.processor.take_structured_ends();
         (ends.num_completed, ends.num_truncated)
     };
-    assert_eq!(ends(&fixture), (0, 1));
+    assert_eq!(ends(&mut fixture), (0, 1));
 
     let stop = || SamplingParams {
         stop: vec!["\n".to_owned()].into(),
@@ -514,12 +514,12 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
     fixture.feed(said("a@b.com", false, None));
     fixture.feed(said("\n", true, None));
     assert_eq!(whole(&fixture), Some(true));
-    assert_eq!(ends(&fixture), (1, 0), "though the core never ended it");
+    assert_eq!(ends(&mut fixture), (1, 0), "though the core never ended it");
     // What the core says is of tokens that the stop string cut off.
     let mut fixture = Fixture::new(stop());
     fixture.feed(said("a\nb", true, None));
     assert_eq!(whole(&fixture), Some(false));
-    assert_eq!(ends(&fixture), (0, 1), "its caller cut it off");
+    assert_eq!(ends(&mut fixture), (0, 1), "its caller cut it off");
     // A text may be whole in the midst of what comes at once: what follows is forced, or a draft.
     for (complete_after, is_whole) in [(vec![2, 3], true), (vec![1, 3], false)] {
         let mut fixture = Fixture::new(stop());

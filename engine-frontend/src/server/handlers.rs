@@ -364,7 +364,7 @@ pub(super) async fn model(
 }
 
 fn model_card(app: &AppState, name: &str) -> Value {
-    let ready = app.core.ready_response();
+    let ready = app.cores.ready_response();
     json!({
         "id": name,
         "object": "model",
@@ -382,7 +382,7 @@ pub(super) async fn health(State(app): App) -> Response {
     let draining = app.draining.load(Ordering::Relaxed);
     let dead = app.serving.engine().errored().is_some();
     let paused = app.is_paused.load(Ordering::Relaxed);
-    let healthy = app.core.health() == CoreHealth::Healthy && !draining && !dead && !paused;
+    let healthy = app.cores.health() == CoreHealth::Healthy && !draining && !dead && !paused;
     let status = if healthy {
         StatusCode::OK
     } else {
@@ -408,7 +408,7 @@ pub(super) async fn version() -> Response {
 
 /// `GET /metrics`.
 pub(super) async fn metrics(State(app): App, request: Request) -> Result<Response, ApiError> {
-    let text = app.metrics.render(&app.serving.engine().metrics());
+    let text = app.metrics.render(&app.serving.engine().engine_metrics());
     let mut share = Client::of(&request, &app).share();
     if !share.resize_for_answer(text.len() as u64) {
         return Err(no_memory(&share));

@@ -123,10 +123,8 @@ async fn pause(State(app): App, request: Request) -> Result<Response, ApiError> 
     let args = [pause.mode.into(), pause.clear_cache.into()];
     let paused = call(&app, "pause_scheduler", &args).await;
     // A cache in use leaves the engine paused, and is an error.
-    let is_paused = call(&app, "is_scheduler_paused", &[]).await;
-    if let Ok(is_paused) = is_paused {
-        app.is_paused
-            .store(is_paused == json!(true), Ordering::Relaxed);
+    if let Ok(is_paused) = is_any_paused(&app).await {
+        app.is_paused.store(is_paused, Ordering::Relaxed);
     }
     paused?;
     tracing::info!(mode = pause.mode, "paused");
@@ -143,26 +141,36 @@ async fn resume(State(app): App) -> Result<Response, ApiError> {
 
 /// `GET /is_paused`.
 async fn is_paused(State(app): App) -> Result<Response, ApiError> {
-    let is_paused = call(&app, "is_scheduler_paused", &[]).await?;
-    let answer = json!({"is_paused": is_paused});
+    let answer = json!({"is_paused": is_any_paused(&app).await?});
     Ok(json_response(StatusCode::OK, &answer))
+}
+
+/// Whether any of the cores is paused.
+async fn is_any_paused(app: &AppState) -> Result<bool, ApiError> {
+    let answers = call(app, "is_scheduler_paused", &[]).await?;
+    Ok(answers.contains(&json!(true)))
 }
 
 /// `POST /reset_prefix_cache`.
 async fn reset_prefix_cache(State(app): App) -> Result<Response, ApiError> {
-    match call(&app, "reset_prefix_cache", &[]).await? {
-        Value::Bool(true) => Ok(json_response(StatusCode::OK, &json!({"status": "reset"}))),
-        _ => Err(ApiError::new(
+    let answers = call(&app, "reset_prefix_cache", &[]).await?;
+    match answers.iter().all(|answer| *answer == json!(true)) {
+        true => Ok(json_response(StatusCode::OK, &json!({"status": "reset"}))),
+        false => Err(ApiError::new(
             StatusCode::CONFLICT,
             "the prefix cache is in use by requests: pause with mode=abort, or wait for an idle engine",
         )),
     }
 }
 
-/// Asks the core.
-async fn call(app: &AppState, method: &str, args: &[Value]) -> Result<Value, ApiError> {
-    match timeout(CORE_PATIENCE, app.core.call_utility(method, args)).await {
-        Ok(Ok(value)) => Ok(value),
+/// Asks every core; the answers are in the cores' order.
+async fn call(
+    app: &AppState,
+    method: &'static str,
+    args: &[Value],
+) -> Result<Vec<Value>, ApiError> {
+    match timeout(CORE_PATIENCE, app.cores.call_utility(method, args)).await {
+        Ok(Ok(answers)) => Ok(answers),
         Ok(Err(EngineCoreClientError::Utility { message, .. })) => {
             Err(ApiError::new(StatusCode::CONFLICT, message))
         }

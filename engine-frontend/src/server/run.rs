@@ -20,12 +20,13 @@ use super::router::{management_router, router};
 use super::state::AppState;
 use crate::arg_utils::EngineArgs;
 use crate::async_llm::AsyncLLM;
+use crate::data_parallel::DataParallelClient;
 use crate::metrics::{LoggingStatLogger, PrometheusStatLogger, StatLogger};
 use crate::openai::{ChatSettings, OpenAIServing};
 #[cfg(feature = "opentelemetry")]
 use crate::otlp::OtlpTracer;
 use crate::startup::start_supervised_engine;
-use crate::supervisor::{SupervisedCore, SupervisorOptions};
+use crate::supervisor::SupervisorOptions;
 
 /// How long connections may take to send what is finished, when the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -87,14 +88,15 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         started = start_supervised_engine(&engine_args, json_logs, options) => started?,
         () = signals.next() => return Ok(()),
     };
-    let (engine, defaults, core) = started;
+    let (engine, defaults, cores) = started;
     let engine = Arc::new(engine);
     let names = served_model_names(args, &engine_args);
     let name = names.first().cloned().unwrap_or_default();
-    let metrics = Arc::new(PrometheusStatLogger::new(name, core.ready_response()));
+    let ready_responses = cores.cores().iter().map(|core| core.ready_response());
+    let metrics = Arc::new(PrometheusStatLogger::new(name, ready_responses));
     let mut loggers: Vec<Arc<dyn StatLogger>> = vec![metrics.clone()];
     if !args.server.disable_log_stats {
-        loggers.push(Arc::new(LoggingStatLogger::new()));
+        loggers.push(Arc::new(LoggingStatLogger::new(cores.cores().len())));
         tokio::spawn(log_stats(Arc::downgrade(&engine)));
     }
     #[cfg(feature = "opentelemetry")]
@@ -107,7 +109,7 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     engine.set_stat_loggers(loggers);
     let audit_log = audit_log(&args.server.access, &metrics)?;
     let ready = Ready {
-        summary: summary(&names, &engine_args, &core),
+        summary: summary(&names, &engine_args, &cores),
         address: listener.address.clone(),
     };
     let serving = OpenAIServing::new(engine.clone(), names, defaults)
@@ -128,10 +130,12 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         Some(format) => serving.with_tool_call_format(Arc::clone(format)),
         None => serving,
     };
-    let app = Arc::new(AppState::new(serving, core, metrics, args, keys, audit_log));
-    app.core.on_restart({
+    let app = Arc::new(AppState::new(
+        serving, cores, metrics, args, keys, audit_log,
+    ));
+    app.cores.on_restart({
         let app = Arc::downgrade(&app);
-        move || app.upgrade().iter().for_each(|app| app.note_restart())
+        move |index| app.upgrade().iter().for_each(|app| app.note_restart(index))
     });
     if let Some(hang_up) = hang_up {
         tokio::spawn(reload_keys(app.clone(), hang_up));
@@ -290,8 +294,8 @@ fn served_model_names(args: &ServeArgs, engine_args: &EngineArgs) -> Vec<String>
     }]
 }
 
-fn summary(names: &[String], engine_args: &EngineArgs, core: &SupervisedCore) -> String {
-    let ready = core.ready_response();
+fn summary(names: &[String], engine_args: &EngineArgs, cores: &DataParallelClient) -> String {
+    let ready = cores.ready_response();
     let chosen = if engine_args.engine_core_address.is_some() {
         "by the engine core"
     } else if engine_args.num_blocks_override.is_some() {
@@ -303,9 +307,13 @@ fn summary(names: &[String], engine_args: &EngineArgs, core: &SupervisedCore) ->
     };
     let mebibytes = ready.kv_cache_bytes >> 20;
     let tokens = u64::from(ready.num_blocks.saturating_sub(1)) * u64::from(ready.block_size);
-    let queue = match engine_args.max_num_queued_reqs {
+    let queue = match ready.max_num_queued_reqs {
         Some(limit) => format!("{limit} waiting"),
         None => "any number waiting".to_owned(),
+    };
+    let engines = match cores.cores().len() {
+        1 => String::new(),
+        size => format!(", shared out among {size} engine cores"),
     };
     let is_built_in = engine_args.model.is_none() && engine_args.engine_core_address.is_none();
     let built_in = match is_built_in {
@@ -319,7 +327,7 @@ fn summary(names: &[String], engine_args: &EngineArgs, core: &SupervisedCore) ->
          KV cache   {mebibytes} MiB for {tokens} tokens, {chosen} (reserved; memory is taken as it \
          fills)\n\
          requests   {} running, {queue}, {} tokens per step\n\
-         threads    {}",
+         threads    {}{engines}",
         names.join(", "),
         ready.model_name,
         ready.dtype,

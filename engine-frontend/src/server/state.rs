@@ -10,15 +10,15 @@ use super::audit_log::AuditLog;
 use super::browser::own_names;
 use super::client::Means;
 use super::connections::{Connections, Limits};
+use crate::data_parallel::DataParallelClient;
 use crate::metrics::PrometheusStatLogger;
 use crate::openai::OpenAIServing;
-use crate::supervisor::SupervisedCore;
 
 /// What all handlers share.
 #[derive(Debug)]
 pub(super) struct AppState {
     pub(super) serving: OpenAIServing,
-    pub(super) core: Arc<SupervisedCore>,
+    pub(super) cores: Arc<DataParallelClient>,
     pub(super) metrics: Arc<PrometheusStatLogger>,
     pub(super) args: ServerArgs,
     /// For requests that bring none of their own.
@@ -44,7 +44,7 @@ pub(super) struct AppState {
 impl AppState {
     pub(super) fn new(
         serving: OpenAIServing,
-        core: Arc<SupervisedCore>,
+        cores: Arc<DataParallelClient>,
         metrics: Arc<PrometheusStatLogger>,
         args: &ServeArgs,
         keys: ApiKeys,
@@ -65,7 +65,7 @@ impl AppState {
             own_names: own_names(),
             draining: AtomicBool::new(false),
             serving,
-            core,
+            cores,
             metrics,
             args,
             default_seed,
@@ -73,8 +73,8 @@ impl AppState {
     }
 
     /// Counts a core that was started in the place of one that died. It is not paused.
-    pub(super) fn note_restart(&self) {
-        self.metrics.record_restart();
+    pub(super) fn note_restart(&self, engine_index: u32) {
+        self.metrics.record_restart(engine_index);
         if self.is_paused.swap(false, Ordering::Relaxed) {
             tracing::warn!("the core that was paused is gone; the one in its place is not paused");
         }

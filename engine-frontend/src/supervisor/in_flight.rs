@@ -13,6 +13,11 @@
 //!
 //! Halves of earlier deaths that have yet to come are one from then on, since the core has died without them:
 //! others wait for all of these together no longer than for one.
+//!
+//! Where other cores serve the same model, a request need not wait for this one: after a death all may go to
+//! another core ([`InFlight::take_movable`]) but those that an earlier death made suspects too. So a killer ends
+//! at most one core beside its own before it is kept where it is, and the halves find it there. A suspect that
+//! comes from another core is overdue at once: nobody waits for it, and it is blamed first.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -50,10 +55,25 @@ struct Entry {
     number: u64,
     /// Whether the core has it.
     sent: bool,
-    /// Whether a core died with it.
-    suspect: bool,
+    /// Deaths that it may have caused.
+    num_suspicions: u32,
     /// Whether the prompt's logprobs have come.
     has_prompt_logprobs: bool,
+}
+
+/// A request on its way from the books of one core to another's.
+#[derive(Debug)]
+pub(crate) struct MovedRequest {
+    entry: Entry,
+    /// Whether the last death may be its fault.
+    is_suspect: bool,
+}
+
+impl MovedRequest {
+    /// The request, with every token that has come.
+    pub(crate) fn request(&self) -> &EngineCoreRequest {
+        &self.entry.request
+    }
 }
 
 /// What a death means.
@@ -88,6 +108,11 @@ impl InFlight {
         self.probation.is_empty() && self.groups.is_empty()
     }
 
+    /// Number of requests.
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
     /// Whether there is nothing to wait for.
     pub(super) fn is_empty(&self) -> bool {
         self.requests.is_empty()
@@ -95,16 +120,52 @@ impl InFlight {
 
     /// Takes a new request; `sent` says whether the core has it already.
     pub(super) fn add(&mut self, request: EngineCoreRequest, sent: bool) {
-        let entry = Entry {
-            number: self.next_number,
+        self.insert(Entry {
+            number: 0,
             sent,
-            suspect: false,
+            num_suspicions: 0,
             has_prompt_logprobs: false,
             request,
-        };
+        });
+    }
+
+    /// Puts an entry behind the others.
+    fn insert(&mut self, mut entry: Entry) {
+        entry.number = self.next_number;
         self.next_number += 1;
         self.requests
             .insert(entry.request.request_id.clone(), entry);
+    }
+
+    /// Takes out the requests that another core may serve, in order of arrival: those that this core doesn't
+    /// have, but for suspects of more than one death.
+    pub(super) fn take_movable(&mut self) -> Vec<MovedRequest> {
+        let suspects: HashSet<String> = self.groups.iter().flatten().cloned().collect();
+        let may_move = |_: &String, entry: &mut Entry| !entry.sent && entry.num_suspicions <= 1;
+        let mut moved: Vec<MovedRequest> = self
+            .requests
+            .extract_if(may_move)
+            .map(|(id, entry)| MovedRequest {
+                is_suspect: suspects.contains(&id),
+                entry,
+            })
+            .collect();
+        moved.sort_by_key(|moved| moved.entry.number);
+        for group in &mut self.groups {
+            group.retain(|id| self.requests.contains_key(id));
+        }
+        self.groups.retain(|group| !group.is_empty());
+        moved
+    }
+
+    /// Takes requests from another core's books.
+    pub(super) fn take_over(&mut self, moved: Vec<MovedRequest>) {
+        for MovedRequest { entry, is_suspect } in moved {
+            if is_suspect {
+                self.overdue.insert(entry.request.request_id.clone());
+            }
+            self.insert(entry);
+        }
     }
 
     /// Forgets requests; returns those that the core has.
@@ -219,14 +280,17 @@ impl InFlight {
         if let [only] = suspects.as_slice()
             && alone
             && may_blame
-            && self.requests.get(only).is_some_and(|e| e.suspect)
+            && self
+                .requests
+                .get(only)
+                .is_some_and(|e| e.num_suspicions > 0)
         {
             self.requests.remove(only);
             failed.push(only.clone());
         } else {
             for id in &suspects {
                 if let Some(entry) = self.requests.get_mut(id) {
-                    entry.suspect = true;
+                    entry.num_suspicions = entry.num_suspicions.saturating_add(1);
                 }
             }
             let (first, second) = suspects.split_at(suspects.len().div_ceil(2));

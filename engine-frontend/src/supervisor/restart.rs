@@ -7,7 +7,7 @@ use std::time::Duration;
 use protocol::{EngineCoreOutput, EngineCoreOutputs, FinishReason, RequestError, RequestErrorCode};
 
 use super::source::{CoreSource, difference};
-use super::{CoreHealth, SupervisedCore};
+use super::{CoreEvent, CoreHealth, SupervisedCore};
 use crate::engine_core_client::{EngineCoreClient, EngineDeadError};
 
 /// Pauses before the second and later attempts in a row that brought nothing.
@@ -46,16 +46,15 @@ impl SupervisedCore {
             tracing::error!(num_suspects, ?suspects, "{dead}; starting another");
             (died.failed, dead)
         };
+        self.tell(CoreEvent::Died);
         let client = self.start_another(dead).await?;
         self.num_restarts.fetch_add(1, Ordering::Relaxed);
-        if let Some(hear) = self.on_restart.get() {
-            hear();
-        }
         let mut state = self.state();
         state.client = Some(Arc::new(client));
         state.health = CoreHealth::Healthy;
         state.send_next();
         drop(state);
+        self.tell(CoreEvent::Restarted);
         Ok(EngineCoreOutputs {
             outputs: failed.into_iter().map(failed_alone).collect(),
             ..EngineCoreOutputs::default()

@@ -18,7 +18,7 @@ pub enum CoreSource {
 }
 
 impl CoreSource {
-    pub(super) async fn client(&self) -> Result<EngineCoreClient, EngineCoreStartupError> {
+    pub(crate) async fn client(&self) -> Result<EngineCoreClient, EngineCoreStartupError> {
         match self {
             Self::Launch(launch) => {
                 let (options, config) = &**launch;
@@ -35,7 +35,7 @@ impl CoreSource {
 }
 
 /// What keeps a core from going on with another's requests.
-pub(super) fn difference(
+pub(crate) fn difference(
     first: &EngineCoreReadyResponse,
     other: &EngineCoreReadyResponse,
 ) -> Option<String> {

@@ -148,6 +148,10 @@ pub(crate) fn handshake_metadata() -> impl Strategy<Value = EngineHandshakeMetad
     let config = fields!(EngineConfig from EngineConfig::default();
         model_config: model_config(),
         cache_config: cache_config(),
+        parallel_config: fields!(ParallelConfig from ParallelConfig::default();
+            data_parallel_size: any::<u32>(),
+            data_parallel_rank: any::<u32>(),
+        ),
         scheduler_config: scheduler_config(),
         structured_outputs_config: structured_outputs_config(),
         speculative_config: of(speculative_config()),

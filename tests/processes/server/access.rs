@@ -293,7 +293,7 @@ fn keys_share_no_cached_prefix_unless_told_to() {
 }
 
 /// Starts a server with a management port; returns that port's address too.
-fn start_managed(folder: &Path, flags: &[&str]) -> (Server, String) {
+pub(super) fn start_managed(folder: &Path, flags: &[&str]) -> (Server, String) {
     let log = folder.join("log");
     let more = [
         "--management-port",

@@ -11,6 +11,7 @@ mod confinement;
 mod conformance;
 mod constraint_check;
 mod conversations;
+mod data_parallel;
 mod decisions;
 mod deployment;
 mod errors;

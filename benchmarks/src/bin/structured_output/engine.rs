@@ -93,7 +93,7 @@ impl Engine {
         let eos_token_id = tokenizer
             .eos_token_id()
             .context("the tokenizer has no end of text")?;
-        let loaded = load_engine_core(config, &mut |_| ())?;
+        let loaded = load_engine_core(config, None, &mut |_| ())?;
         let (aborts, aborts_queue) = crossbeam_channel::unbounded();
         Ok(Self {
             core: EngineCore::new(loaded.scheduler, loaded.executor, aborts_queue)

@@ -57,6 +57,7 @@ fn load(folder: &Path, num_threads: usize) -> anyhow::Result<Box<dyn CausalLm>> 
         kv_cache_dtype: protocol::KvCacheDtype::Auto,
         quantization: Quantization::None,
         weight_cache: None,
+        shared_weights: None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::default(),
     };

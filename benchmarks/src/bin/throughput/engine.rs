@@ -196,6 +196,7 @@ impl Engine {
             kv_cache_dtype: spec.kv_cache_dtype,
             quantization: spec.quantization,
             weight_cache: weight_cache.then_some(WEIGHT_CACHE_BYTES),
+            shared_weights: None,
             backend: spec.backend,
             heartbeat: Arc::default(),
         };

@@ -204,6 +204,37 @@ fn workers_are_pinned_where_there_is_a_core_for_each_thread() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn processes_share_out_the_cores() {
+    let cores = super::affinity::allowed_cores();
+    let may_use = std::thread::available_parallelism().unwrap().get();
+    for count in 1..=cores.len() + 1 {
+        let share = cores.len() / count;
+        let mut taken = Vec::new();
+        for index in 0..count {
+            let pool = ComputePool::pinned_in_share(share.max(1), index, count).unwrap();
+            let bound = share > 0 && may_use / count >= share;
+            let first = pool.callers_core;
+            assert_eq!(
+                first,
+                bound.then(|| cores[index * share]),
+                "{index} of {count}"
+            );
+            taken.extend(first);
+        }
+        assert!(taken.is_sorted_by(|one, other| one < other), "{taken:?}");
+    }
+    // None beyond the last, and none where the share isn't taken as a whole.
+    for (num_threads, index, count) in [(1, usize::MAX, 2), (2, 1, cores.len()), (1, 0, 0)] {
+        if num_threads == cores.len() {
+            continue;
+        }
+        let pool = ComputePool::pinned_in_share(num_threads, index, count).unwrap();
+        assert_eq!(pool.callers_core, None, "{num_threads} {index} {count}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn the_caller_takes_the_core_that_is_left() {
     let cores = super::affinity::allowed_cores();
     let may_use = std::thread::available_parallelism().unwrap().get();

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use protocol::{BackendKind, Dtype, Quantization};
 
 use super::backend::candle::CandleBackend;
-use super::backend::cpu::{Bf16, CpuBackend, F32, Int8, WeightCache};
+use super::backend::cpu::{Bf16, CpuBackend, F32, Int8, SharedWeights, WeightCache};
 use super::backend::cuda::CudaBackend;
 use super::checkpoint::{Checkpoint, CheckpointFiles};
 use super::config::HfConfig;
@@ -117,9 +117,23 @@ pub(crate) fn load(
     } else {
         WeightCache::off()
     });
+    let shared = Arc::new(match &options.shared_weights {
+        Some(weights) => SharedWeights::open(
+            &weights.file,
+            weights.may_write,
+            &checkpoint,
+            config.quantization.as_ref(),
+        ),
+        None => SharedWeights::off(),
+    });
     macro_rules! load_on_cpu {
         ($format:ty) => {
-            load_on!(CpuBackend::<$format>::new(pool, dtype, Arc::clone(&cache))?)
+            load_on!(CpuBackend::<$format>::new(
+                pool,
+                dtype,
+                Arc::clone(&cache),
+                Arc::clone(&shared),
+            )?)
         };
     }
     let weights = match (options.backend, kv_cache_format) {
@@ -133,6 +147,7 @@ pub(crate) fn load(
         (BackendKind::CudaSimulator, format) => load_on!(CudaBackend::on_simulator(dtype, format)?),
     };
     cache.finish();
+    shared.finish();
     let method = config
         .quantization
         .as_ref()

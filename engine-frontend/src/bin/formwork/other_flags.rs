@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of `vllm serve`, `llama-server` and SGLang, and what to do instead. The pages "coming from" list them too.
-const FLAGS: [(&str, &str); 42] = [
+const FLAGS: [(&str, &str); 41] = [
     (
         "--uvicorn-log-level",
         "set the environment variable RUST_LOG, for instance to warn",
@@ -41,14 +41,10 @@ const FLAGS: [(&str, &str); 42] = [
     ),
     ("-tp", "leave it out: a server has one device"),
     ("-pp", "leave it out: a server has one device"),
-    ("-dp", "leave it out: start a server for each device"),
+    ("-dp", "use --data-parallel-size"),
     (
         "--pipeline-parallel-size",
         "leave it out: a server has one device",
-    ),
-    (
-        "--data-parallel-size",
-        "leave it out: start a server for each device",
     ),
     (
         "--trust-remote-code",

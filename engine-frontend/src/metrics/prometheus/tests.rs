@@ -3,7 +3,7 @@ use protocol::{PrefixCacheStats, StructuredOutputStats};
 use super::*;
 
 fn logger() -> PrometheusStatLogger {
-    PrometheusStatLogger::new("m".to_owned(), &crate::test_support::ready(100))
+    PrometheusStatLogger::new("m".to_owned(), [&crate::test_support::ready(100)])
 }
 
 #[test]
@@ -52,13 +52,13 @@ fn counts_end_up_under_their_names() {
         }),
         ..SchedulerStats::default()
     };
-    logger.record(Some(&scheduler), &iteration);
-    logger.record(Some(&scheduler), &IterationStats::default());
+    logger.record(0, Some(&scheduler), &iteration);
+    logger.record(0, Some(&scheduler), &IterationStats::default());
     logger.record_rejection("max_num_queued_reqs");
     logger.record_http(Some("/v1/models"), "GET", 200, Duration::from_millis(20));
     let mut engine = EngineMetrics::default();
     engine.record(scheduler);
-    let text = logger.render(&engine);
+    let text = logger.render(&[engine]);
     let labels = "model_name=\"m\",engine=\"0\"";
     for line in [
         format!("vllm:num_requests_running{{{labels}}} 2"),
@@ -96,7 +96,7 @@ fn counts_end_up_under_their_names() {
 
 #[test]
 fn every_sample_belongs_to_a_family_that_comes_once() {
-    let text = logger().render(&EngineMetrics::default());
+    let text = logger().render(&[]);
     let mut families = std::collections::HashSet::new();
     let mut family = String::new();
     for line in text.lines() {
@@ -106,6 +106,41 @@ fn every_sample_belongs_to_a_family_that_comes_once() {
         } else if !line.starts_with('#') {
             assert!(line.starts_with(&family), "{line} is not of {family}");
         }
+    }
+}
+
+#[test]
+fn each_engine_core_has_samples_of_its_own_in_one_family() {
+    let ready = crate::test_support::ready(100);
+    let logger = PrometheusStatLogger::new("m".to_owned(), [&ready, &ready]);
+    let iteration = |num_generation_tokens| IterationStats {
+        num_generation_tokens,
+        ..IterationStats::default()
+    };
+    for (engine_index, tokens) in [(0, 3), (1, 5), (1, 6), (7, 100)] {
+        logger.record(engine_index, None, &iteration(tokens));
+    }
+    logger.record_restart(1);
+    logger.record_restart(7);
+    let engine = |num_running_reqs| {
+        let mut engine = EngineMetrics::default();
+        engine.record(SchedulerStats {
+            num_running_reqs,
+            ..SchedulerStats::default()
+        });
+        engine
+    };
+    let text = logger.render(&[engine(8), engine(9)]);
+    for (name, first, second) in [
+        ("vllm:generation_tokens_total", 3, 11),
+        ("vllm:num_requests_running", 8, 9),
+        ("formwork:engine_restarts_total", 0, 1),
+    ] {
+        let samples = format!(
+            "{name}{{model_name=\"m\",engine=\"0\"}} {first}\n{name}{{model_name=\"m\",engine=\"1\"}} {second}\n"
+        );
+        assert!(text.contains(&samples), "{samples} not in\n{text}");
+        assert_eq!(text.matches(&format!("# TYPE {name} ")).count(), 1);
     }
 }
 
@@ -175,7 +210,7 @@ fn no_number_of_hostile_requests_makes_the_metrics_large() {
     }
     let long = "M".repeat(1 << 20);
     logger.record_http(Some("/health"), &long, 405, Duration::ZERO);
-    let text = logger.render(&EngineMetrics::default());
+    let text = logger.render(&[]);
     assert!(text.len() < 100_000, "{} bytes", text.len());
     assert!(!text.contains("method=\"M"), "{text}");
     let other = "http_requests_total{handler=\"none\",method=\"other\",status=\"405\"}";

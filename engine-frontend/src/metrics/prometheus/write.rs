@@ -1,17 +1,12 @@
 //! The names of all metrics.
 
-use super::Values;
+use super::{EngineValues, ServerValues};
 use crate::metrics::EngineMetrics;
 use crate::metrics::text::TextWriter;
 
-impl Values {
+impl EngineValues {
     /// The scheduler and its caches.
-    pub(super) fn write_engine(
-        &self,
-        text: &mut TextWriter,
-        engine: &EngineMetrics,
-        cache_config: &[(&'static str, String)],
-    ) {
+    pub(super) fn write_engine(&self, text: &mut TextWriter, engine: &EngineMetrics) {
         let scheduler = &engine.scheduler;
         text.gauge(
             "vllm:num_requests_running",
@@ -38,7 +33,11 @@ impl Values {
         );
         let name = "vllm:cache_config_info";
         text.family(name, "gauge", "The KV cache's configuration.");
-        let labels: Vec<_> = cache_config.iter().map(|(k, v)| (*k, v.as_str())).collect();
+        let labels: Vec<_> = self
+            .cache_config
+            .iter()
+            .map(|(k, v)| (*k, v.as_str()))
+            .collect();
         text.sample(name, &labels, 1);
         text.counter(
             "vllm:prefix_cache_queries",
@@ -321,9 +320,11 @@ impl Values {
             self.engine_restarts,
         );
     }
+}
 
+impl ServerValues {
     /// The HTTP server.
-    pub(super) fn write_http(&self, text: &mut TextWriter, model_name: &str) {
+    pub(super) fn write(&self, text: &mut TextWriter, model_name: &str) {
         let name = "vllm:admission_rejections_total";
         text.family(name, "counter", "Requests turned away, by reason.");
         for (reason, count) in &self.admission_rejections {

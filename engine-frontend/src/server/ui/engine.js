@@ -25,7 +25,8 @@ const GAUGES = [
   {
     title: "KV cache",
     unit: "in use",
-    of: (now) => now["vllm:kv_cache_usage_perc"] ?? 0,
+    // The mean of the engine cores: of each there is one cache_config_info, which is 1.
+    of: (now) => (now["vllm:kv_cache_usage_perc"] ?? 0) / (now["vllm:cache_config_info"] || 1),
     least: 0.01,
     show: percent,
   },

@@ -323,3 +323,101 @@ fn prompt_logprobs_are_given_out_once() {
     in_flight.note(&mut again);
     assert_eq!(again.outputs[0].new_prompt_logprobs, None);
 }
+
+#[test]
+fn after_a_death_all_may_go_to_another_core_once() {
+    let mut first = with(&["a", "b"]);
+    first.note(&mut step(vec![token("b", 5)]));
+    first.add(request("waits"), false);
+    assert!(
+        ids_of(&first.take_movable()) == ["waits"],
+        "it has the others itself"
+    );
+    first.core_died(true);
+    let moved = first.take_movable();
+    assert_eq!(ids_of(&moved), ["a", "b"]);
+    assert!(first.is_empty() && first.is_open());
+
+    let mut second = with(&["own"]);
+    second.take_over(moved);
+    assert!(second.is_open(), "nobody waits for them");
+    let sent = second.next_to_send(Instant::now());
+    assert_eq!(ids(&sent), ["a", "b"]);
+    assert!(sent.iter().all(|request| request.is_replay));
+    assert_eq!(sent[1].output_token_ids, [5]);
+
+    // They are blamed before "own", which may go elsewhere; they may not.
+    let died = second.core_died(true);
+    assert_eq!(died.suspects, ["a", "b"]);
+    assert_eq!(ids_of(&second.take_movable()), ["own"]);
+    assert_eq!(ids(&second.next_to_send(Instant::now())), ["a"]);
+}
+
+#[test]
+fn a_moved_request_that_brings_an_output_is_suspected_no_more_than_others() {
+    let mut first = with(&["a"]);
+    first.core_died(true);
+    let mut second = with(&["own"]);
+    second.take_over(first.take_movable());
+    second.next_to_send(Instant::now());
+    second.note(&mut step(vec![token("a", 1)]));
+    assert_eq!(second.core_died(true).suspects, ["own", "a"]);
+    // Suspected twice, it stays.
+    assert_eq!(ids_of(&second.take_movable()), ["own"]);
+}
+
+#[test]
+fn a_killer_ends_two_cores_and_then_only_its_own() {
+    for num_cores in [2_usize, 3] {
+        let names: Vec<String> = (0..60).map(|i| format!("r{i:02}")).collect();
+        let killer = &names[17];
+        let mut cores: Vec<InFlight> = (0..num_cores).map(|_| InFlight::default()).collect();
+        for (i, name) in names.iter().enumerate() {
+            cores[i % num_cores].add(request(name), true);
+        }
+        let mut deaths = vec![0; num_cores];
+        let mut failed = Vec::new();
+        let mut answered = 0;
+        while cores.iter().any(|core| !core.is_empty()) {
+            for i in 0..num_cores {
+                let sent: Vec<String> = cores[i]
+                    .requests
+                    .values()
+                    .filter(|entry| entry.sent)
+                    .map(|entry| entry.request.request_id.clone())
+                    .collect();
+                if sent.contains(killer) {
+                    failed.extend(cores[i].core_died(true).failed);
+                    deaths[i] += 1;
+                    let moved = cores[i].take_movable();
+                    cores[(i + 1) % num_cores].take_over(moved);
+                } else {
+                    for id in sent {
+                        let mut last = token(&id, 1);
+                        last.finish_reason = Some(FinishReason::Stop);
+                        cores[i].note(&mut step(vec![last]));
+                        answered += 1;
+                    }
+                }
+                for core in &mut cores {
+                    core.next_to_send(Instant::now());
+                }
+            }
+        }
+        assert_eq!(
+            (failed.as_slice(), answered),
+            (std::slice::from_ref(killer), 59)
+        );
+        deaths.sort_unstable();
+        let (most, others) = deaths.split_last().unwrap();
+        assert_eq!(others.iter().sum::<u32>(), 1, "{deaths:?}");
+        assert!((1..=8).contains(most), "{deaths:?}");
+    }
+}
+
+fn ids_of(moved: &[MovedRequest]) -> Vec<&str> {
+    moved
+        .iter()
+        .map(|m| m.request().request_id.as_str())
+        .collect()
+}

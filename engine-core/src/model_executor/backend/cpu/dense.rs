@@ -5,6 +5,7 @@ use super::format::{Bf16, F16, F32, Format};
 use super::multiply::{Product, multiply_rows};
 use super::packing::{for_each_row_of_panel, interleave_words, pack_panels, padded_bias};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
+use super::shared_weights::Weights;
 use super::simd::SimdLevel;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
@@ -34,25 +35,42 @@ impl DenseFormat for F16 {
 
 /// A weight `[out_features, in_features]` in panels of format `F`.
 pub(crate) struct DenseMatrix<F: DenseFormat> {
-    panels: Buffer<F::Element>,
+    panels: Weights<F::Element>,
     bias: Buffer<f32>,
     out_features: usize,
     in_features: usize,
 }
 
 impl<F: DenseFormat> DenseMatrix<F> {
-    /// Packs tensors `[n_i, in_features]`, stacked.
+    /// Bytes of the panels of such a matrix.
+    pub(crate) fn num_bytes(out_features: usize, in_features: usize) -> usize {
+        let panel_len = F::panel_len(in_features, PANEL_WIDTH);
+        out_features.div_ceil(PANEL_WIDTH) * panel_len * size_of::<F::Element>()
+    }
+
+    /// Packs tensors `[n_i, in_features]`, stacked, to the panels of one matrix.
     pub(crate) fn pack(
         pool: &ComputePool,
         in_features: usize,
         parts: &[StoredTensor<'_>],
+    ) -> Result<Buffer<F::Element>, ModelError> {
+        let panel_len = F::panel_len(in_features, PANEL_WIDTH);
+        pack_panels(pool, parts, panel_len, &|panel, to| {
+            pack_panel::<F>(parts, panel, in_features, to);
+        })
+    }
+
+    /// A matrix of such panels.
+    pub(crate) fn new(
+        panels: Weights<F::Element>,
+        out_features: usize,
+        in_features: usize,
         bias: Option<&[f32]>,
     ) -> Result<Self, ModelError> {
-        let out_features: usize = parts.iter().map(StoredTensor::rows).sum();
-        let panel_len = F::panel_len(in_features, PANEL_WIDTH);
-        let panels = pack_panels(pool, parts, panel_len, &|panel, to| {
-            pack_panel::<F>(parts, panel, in_features, to);
-        })?;
+        assert!(
+            size_of_val(&*panels) == Self::num_bytes(out_features, in_features),
+            "panels of another size"
+        );
         Ok(Self {
             panels,
             bias: padded_bias(out_features, bias)?,

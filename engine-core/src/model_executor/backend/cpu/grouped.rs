@@ -9,6 +9,7 @@ use half::f16;
 use super::buffer::Buffer;
 use super::packing::{for_each_row_of_panel, pack_panels_and_headers, padded_bias};
 use super::panels::PANEL_WIDTH;
+use super::shared_weights::Weights;
 use super::wide::{UNIT, UNITS, Wide4, WideLayout, place};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
@@ -26,7 +27,7 @@ pub(super) const WIDE_GROUP_BYTES: usize = UNITS * Wide4::UNIT_BYTES;
 
 /// A weight `[out_features, in_features]`.
 pub(crate) struct GroupedMatrix {
-    panels: Buffer<u8>,
+    panels: Weights<u8>,
     bias: Buffer<f32>,
     out_features: usize,
     in_features: usize,
@@ -37,23 +38,33 @@ pub(crate) struct GroupedMatrix {
 }
 
 impl GroupedMatrix {
-    /// Packs tensors of codes `[n_i, in_features]`, stacked, all with one order of columns.
+    /// Bytes of the values of a panel, and of its headers.
+    fn panel_len(in_features: usize, group: usize) -> (usize, usize) {
+        let values = in_features.div_ceil(UNIT) * Wide4::UNIT_BYTES;
+        (values, in_features.div_ceil(group) * HEADER)
+    }
+
+    /// Bytes of the panels of such a matrix.
+    pub(crate) fn num_bytes(out_features: usize, in_features: usize, group: usize) -> usize {
+        let (values, headers) = Self::panel_len(in_features, group);
+        out_features.div_ceil(PANEL_WIDTH) * (values + headers)
+    }
+
+    /// Packs tensors of codes `[n_i, in_features]`, stacked, all with one order of columns, to the panels of one
+    /// matrix.
     pub(crate) fn pack(
         pool: &ComputePool,
         in_features: usize,
         parts: &[StoredTensor<'_>],
-        bias: Option<&[f32]>,
         group: usize,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Buffer<u8>, ModelError> {
         assert!(
             group > 0
                 && WIDE_GROUP.is_multiple_of(group)
                 && parts.iter().all(|p| p.codes().is_some()),
             "groups must divide 256 and tensors have codes"
         );
-        let out_features: usize = parts.iter().map(StoredTensor::rows).sum();
-        let panel_len = in_features.div_ceil(UNIT) * Wide4::UNIT_BYTES;
-        let header_len = in_features.div_ceil(group) * HEADER;
+        let (panel_len, header_len) = Self::panel_len(in_features, group);
         let fill = |panel, to: &mut [u8], headers: &mut [u8]| {
             for_each_row_of_panel(parts, panel, |col, part, row| {
                 let Some(tensor) = part.codes() else {
@@ -73,14 +84,29 @@ impl GroupedMatrix {
                 }
             });
         };
+        pack_panels_and_headers(pool, parts, panel_len, header_len, &fill)
+    }
+
+    /// A matrix `[out_features, in_features]` of such panels. `order` has the column that is multiplied at each
+    /// place, where they don't stand in their own order.
+    pub(crate) fn new(
+        panels: Weights<u8>,
+        [out_features, in_features]: [usize; 2],
+        group: usize,
+        order: Option<Vec<u32>>,
+        bias: Option<&[f32]>,
+    ) -> Result<Self, ModelError> {
+        assert!(
+            panels.len() == Self::num_bytes(out_features, in_features, group),
+            "panels of another size"
+        );
         Ok(Self {
-            panels: pack_panels_and_headers(pool, parts, panel_len, header_len, &fill)?,
+            panels,
             bias: padded_bias(out_features, bias)?,
             out_features,
             in_features,
             group,
-            order: (parts.first().and_then(StoredTensor::column_order))
-                .map(|order| order.columns.clone()),
+            order,
         })
     }
 
@@ -109,15 +135,14 @@ impl GroupedMatrix {
 
     /// Values of a panel from wide group `first` on.
     pub(super) fn values(&self, panel: usize, first: usize) -> &[u8] {
-        let len = self.in_features.div_ceil(UNIT) * Wide4::UNIT_BYTES;
+        let (len, _) = Self::panel_len(self.in_features, self.group);
         &self.panels[panel * len..][..len][first * WIDE_GROUP_BYTES..]
     }
 
     /// Headers of a panel from wide group `first` on.
     pub(super) fn headers(&self, panel: usize, first: usize) -> &[u8] {
-        let panel_len = self.in_features.div_ceil(UNIT) * Wide4::UNIT_BYTES;
+        let (panel_len, len) = Self::panel_len(self.in_features, self.group);
         let headers = &self.panels[self.out_features.div_ceil(PANEL_WIDTH) * panel_len..];
-        let len = self.in_features.div_ceil(self.group) * HEADER;
         &headers[panel * len..][..len][first * (WIDE_GROUP / self.group) * HEADER..]
     }
 

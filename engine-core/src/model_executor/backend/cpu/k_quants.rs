@@ -14,6 +14,7 @@ use gguf::{K_BLOCK_LEN, KBlock};
 use super::buffer::Buffer;
 use super::packing::{for_each_row_of_panel, pack_panels, padded_bias};
 use super::panels::PANEL_WIDTH;
+use super::shared_weights::Weights;
 use super::simd::LANES;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
@@ -135,7 +136,7 @@ fn write_block<L: KLayout>(block: &KBlock, col: usize, to: &mut [u8]) {
 
 /// A weight `[out_features, in_features]` in panels of layout `L`.
 pub(crate) struct KMatrix<L: KLayout> {
-    panels: Buffer<u8>,
+    panels: Weights<u8>,
     bias: Buffer<f32>,
     out_features: usize,
     in_features: usize,
@@ -143,15 +144,18 @@ pub(crate) struct KMatrix<L: KLayout> {
 }
 
 impl<L: KLayout> KMatrix<L> {
-    /// Packs tensors `[n_i, in_features]` of the format, stacked. Rows are whole blocks, as in every
-    /// file.
+    /// Bytes of the panels of such a matrix.
+    pub(crate) fn num_bytes(out_features: usize, in_features: usize) -> usize {
+        out_features.div_ceil(PANEL_WIDTH) * (in_features / K_BLOCK_LEN) * L::BLOCK_BYTES
+    }
+
+    /// Packs tensors `[n_i, in_features]` of the format, stacked, to the panels of one matrix. Rows are whole
+    /// blocks, as in every file.
     pub(crate) fn pack(
         pool: &ComputePool,
         in_features: usize,
         parts: &[StoredTensor<'_>],
-        bias: Option<&[f32]>,
-    ) -> Result<Self, ModelError> {
-        let out_features: usize = parts.iter().map(StoredTensor::rows).sum();
+    ) -> Result<Buffer<u8>, ModelError> {
         let format = L::FORMAT.tensor_type();
         let stored_bytes = format.block().map_or(1, |(_, bytes)| bytes);
         let num_blocks = in_features / K_BLOCK_LEN;
@@ -162,7 +166,7 @@ impl<L: KLayout> KMatrix<L> {
             "rows must be whole blocks"
         );
         let panel_len = num_blocks * L::BLOCK_BYTES;
-        let panels = pack_panels(pool, parts, panel_len, &|panel, to: &mut [u8]| {
+        pack_panels(pool, parts, panel_len, &|panel, to: &mut [u8]| {
             for_each_row_of_panel(parts, panel, |col, part, row| {
                 let blocks = part.row(row).chunks_exact(stored_bytes);
                 for (block, to) in blocks.zip(to.chunks_exact_mut(L::BLOCK_BYTES)) {
@@ -171,7 +175,20 @@ impl<L: KLayout> KMatrix<L> {
                     }
                 }
             });
-        })?;
+        })
+    }
+
+    /// A matrix of such panels.
+    pub(crate) fn new(
+        panels: Weights<u8>,
+        out_features: usize,
+        in_features: usize,
+        bias: Option<&[f32]>,
+    ) -> Result<Self, ModelError> {
+        assert!(
+            panels.len() == Self::num_bytes(out_features, in_features),
+            "panels of another size"
+        );
         Ok(Self {
             panels,
             bias: padded_bias(out_features, bias)?,

@@ -7,6 +7,7 @@ use super::kernel_tests::{Random, close, filled};
 use super::linear::{Linear, Outputs, PackedMatrix, Packing};
 use super::linear_tests::{check_groups, multiply, quantized};
 use super::panels::Rows;
+use super::shared_weights::SharedWeights;
 use super::simd::SimdLevel;
 use super::weight_cache::WeightCache;
 use crate::model_executor::ModelDtype;
@@ -67,6 +68,7 @@ fn pack(
         pool,
         dtype: ModelDtype::BFloat16,
         cache: &WeightCache::off(),
+        shared: &SharedWeights::off(),
     };
     let parts = if first == 0 { &parts[1..] } else { &parts[..] };
     packing

@@ -7,17 +7,18 @@ use super::bf16_dot::{Bf16DotKernel, num_pairs, round_row};
 #[cfg(target_arch = "x86_64")]
 use super::bf16_tiles::{self, Bf16TileKernel};
 use super::buffer::{Buffer, SharedMut};
-use super::dense::{DenseKernel, DenseMatrix};
+use super::dense::{DenseFormat, DenseKernel, DenseMatrix};
 use super::experts::ExpertRows;
 use super::format::{Bf16, F16, F32};
 use super::gated::{self, Gated, GroupScratch};
 use super::grouped::GroupedMatrix;
 use super::grouped_multiply::GroupedKernel;
 use super::k_multiply::{ActivationBlock, KKernel};
-use super::k_quants::{GROUPS, KMatrix, Q4K, Q5K, Q6K};
+use super::k_quants::{GROUPS, KLayout, KMatrix, Q4K, Q5K, Q6K};
 use super::panels::{self, PanelKernel, Rows};
 use super::quantized::{Layout, Q4, Q8, QuantizedKernel, QuantizedMatrix};
 use super::quantized_rows::{ActivationGroup, num_groups, quantize_row};
+use super::shared_weights::SharedWeights;
 use super::simd::SimdLevel;
 use super::weight_cache::{CachedMatrix, WeightCache};
 use super::wide::{Wide4, Wide8, WideLayout, WideMatrix};
@@ -87,6 +88,8 @@ pub(crate) struct Packing<'a> {
     pub(crate) dtype: ModelDtype,
     /// Where quantized ones may lie already.
     pub(crate) cache: &'a WeightCache,
+    /// Where all may lie already, made by another core.
+    pub(crate) shared: &'a SharedWeights,
 }
 
 impl Packing<'_> {
@@ -99,16 +102,15 @@ impl Packing<'_> {
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
     ) -> Result<PackedMatrix, ModelError> {
-        let pool = self.pool;
         Ok(match (format, self.dtype) {
             (WeightFormat::Full, _) | (WeightFormat::Dense, ModelDtype::Float32) => {
-                PackedMatrix::F32(DenseMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::F32(self.dense(name, "f32", in_features, parts, bias)?)
             }
             (WeightFormat::Dense, ModelDtype::BFloat16) => {
-                PackedMatrix::Bf16(DenseMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::Bf16(self.dense(name, "bf16", in_features, parts, bias)?)
             }
             (WeightFormat::Dense, ModelDtype::Float16) => {
-                PackedMatrix::F16(DenseMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::F16(self.dense(name, "f16", in_features, parts, bias)?)
             }
             (WeightFormat::Wide(WideFormat::Wide8), _) => {
                 PackedMatrix::Wide8(self.wide(name, in_features, parts, bias)?)
@@ -123,18 +125,61 @@ impl Packing<'_> {
                 PackedMatrix::Q4(self.quantized(name, in_features, parts, bias)?)
             }
             (WeightFormat::K(KFormat::Q6K), _) => {
-                PackedMatrix::Q6K(KMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::Q6K(self.k_quantized(name, in_features, parts, bias)?)
             }
             (WeightFormat::K(KFormat::Q5K), _) => {
-                PackedMatrix::Q5K(KMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::Q5K(self.k_quantized(name, in_features, parts, bias)?)
             }
             (WeightFormat::K(KFormat::Q4K), _) => {
-                PackedMatrix::Q4K(KMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::Q4K(self.k_quantized(name, in_features, parts, bias)?)
             }
             (WeightFormat::Grouped { size }, _) => {
-                PackedMatrix::Grouped(GroupedMatrix::pack(pool, in_features, parts, bias, size)?)
+                PackedMatrix::Grouped(self.grouped(name, in_features, parts, bias, size)?)
             }
         })
+    }
+
+    /// Values that are no groups.
+    fn dense<F: DenseFormat>(
+        self,
+        name: &str,
+        format: &'static str,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+    ) -> Result<DenseMatrix<F>, ModelError> {
+        let out_features = parts.iter().map(StoredTensor::rows).sum();
+        let matrix = CachedMatrix {
+            name,
+            format,
+            out_features,
+            in_features,
+            num_bytes: DenseMatrix::<F>::num_bytes(out_features, in_features),
+        };
+        let pack = || DenseMatrix::<F>::pack(self.pool, in_features, parts);
+        let panels = self.shared.share(self.pool, matrix, pack)?;
+        DenseMatrix::new(panels, out_features, in_features, bias)
+    }
+
+    /// A file's blocks, which are kept as they are.
+    fn k_quantized<L: KLayout>(
+        self,
+        name: &str,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+    ) -> Result<KMatrix<L>, ModelError> {
+        let out_features = parts.iter().map(StoredTensor::rows).sum();
+        let matrix = CachedMatrix {
+            name,
+            format: L::FORMAT.name(),
+            out_features,
+            in_features,
+            num_bytes: KMatrix::<L>::num_bytes(out_features, in_features),
+        };
+        let pack = || KMatrix::<L>::pack(self.pool, in_features, parts);
+        let panels = self.shared.share(self.pool, matrix, pack)?;
+        KMatrix::new(panels, out_features, in_features, bias)
     }
 
     /// A file's groups, which are kept as they are where they are of this format.
@@ -146,21 +191,44 @@ impl Packing<'_> {
         bias: Option<&[f32]>,
     ) -> Result<QuantizedMatrix<L>, ModelError> {
         let out_features = parts.iter().map(StoredTensor::rows).sum();
-        let pack = || QuantizedMatrix::<L>::pack(self.pool, in_features, parts);
-        let panels = match parts.iter().all(|part| part.is_held_by(L::FORMAT)) {
-            true => pack()?,
-            false => self.cached(
-                CachedMatrix {
-                    name,
-                    format: L::FORMAT.name(),
-                    out_features,
-                    in_features,
-                    num_bytes: QuantizedMatrix::<L>::num_bytes(out_features, in_features),
-                },
-                pack,
-            )?,
+        let matrix = CachedMatrix {
+            name,
+            format: L::FORMAT.name(),
+            out_features,
+            in_features,
+            num_bytes: QuantizedMatrix::<L>::num_bytes(out_features, in_features),
         };
+        let pack = || QuantizedMatrix::<L>::pack(self.pool, in_features, parts);
+        let is_held = parts.iter().all(|part| part.is_held_by(L::FORMAT));
+        let panels = (self.shared).share(self.pool, matrix, || match is_held {
+            true => pack(),
+            false => self.cached(matrix, pack),
+        })?;
         QuantizedMatrix::new(panels, out_features, in_features, bias)
+    }
+
+    /// A checkpoint's groups of `group` columns, which are kept as they are.
+    fn grouped(
+        self,
+        name: &str,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+        group: usize,
+    ) -> Result<GroupedMatrix, ModelError> {
+        let out_features = parts.iter().map(StoredTensor::rows).sum();
+        let matrix = CachedMatrix {
+            name,
+            format: "grouped4",
+            out_features,
+            in_features,
+            num_bytes: GroupedMatrix::num_bytes(out_features, in_features, group),
+        };
+        let pack = || GroupedMatrix::pack(self.pool, in_features, parts, group);
+        let panels = self.shared.share(self.pool, matrix, pack)?;
+        let order = parts.first().and_then(StoredTensor::column_order);
+        let order = order.map(|order| order.columns.clone());
+        GroupedMatrix::new(panels, [out_features, in_features], group, order, bias)
     }
 
     /// Groups that are made here.
@@ -179,9 +247,8 @@ impl Packing<'_> {
             in_features,
             num_bytes: WideMatrix::<L>::num_bytes(out_features, in_features),
         };
-        let panels = self.cached(matrix, || {
-            WideMatrix::<L>::pack(self.pool, in_features, parts)
-        })?;
+        let pack = || WideMatrix::<L>::pack(self.pool, in_features, parts);
+        let panels = (self.shared).share(self.pool, matrix, || self.cached(matrix, pack))?;
         WideMatrix::new(panels, out_features, in_features, bias)
     }
 

@@ -7,6 +7,7 @@ use super::experts::ExpertRows;
 use super::kernel_tests::{Random, bytes, close, filled};
 use super::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
 use super::panels::{PANEL_WIDTH, Rows};
+use super::shared_weights::SharedWeights;
 use super::simd::SimdLevel;
 use super::weight_cache::WeightCache;
 use crate::model_executor::ModelDtype;
@@ -44,6 +45,7 @@ fn pack(
         pool,
         dtype: kind.0,
         cache: &WeightCache::off(),
+        shared: &SharedWeights::off(),
     };
     packing.pack("m", kind.1, in_features, parts, bias).unwrap()
 }

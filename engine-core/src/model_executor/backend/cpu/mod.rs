@@ -57,6 +57,7 @@ mod prefetch;
 mod quantized;
 mod quantized_rows;
 mod query_tiles;
+mod shared_weights;
 mod simd;
 mod simd_level;
 #[cfg(target_arch = "aarch64")]
@@ -92,6 +93,7 @@ use self::kv_cache::{BlockShape, KvCache};
 use self::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
 use self::panels::PANEL_WIDTH;
 use self::query_tiles::QueryTile;
+pub(crate) use self::shared_weights::SharedWeights;
 use self::simd::{LANES, SimdLevel};
 pub(crate) use self::weight_cache::WeightCache;
 use super::{
@@ -110,6 +112,7 @@ pub(crate) struct CpuBackend<F: Format> {
     level: SimdLevel,
     dtype: ModelDtype,
     weight_cache: Arc<WeightCache>,
+    shared_weights: Arc<SharedWeights>,
     /// The widest input of a matrix loaded so far.
     max_in_features: AtomicUsize,
     /// Whether a matrix loaded so far reads wide groups.
@@ -139,7 +142,8 @@ struct StepBuffers {
 }
 
 impl<F: Format> CpuBackend<F> {
-    /// A backend whose dense matrices are in `dtype`; quantized ones are kept in `weight_cache`.
+    /// A backend whose dense matrices are in `dtype`; quantized ones are kept in `weight_cache`, and all in
+    /// `shared_weights`.
     ///
     /// # Errors
     /// The environment names a level that the processor lacks.
@@ -147,6 +151,7 @@ impl<F: Format> CpuBackend<F> {
         pool: Arc<ComputePool>,
         dtype: ModelDtype,
         weight_cache: Arc<WeightCache>,
+        shared_weights: Arc<SharedWeights>,
     ) -> Result<Self, ModelError> {
         let level = SimdLevel::chosen()?;
         tracing::info!(
@@ -159,6 +164,7 @@ impl<F: Format> CpuBackend<F> {
             level,
             dtype,
             weight_cache,
+            shared_weights,
             max_in_features: AtomicUsize::new(0),
             has_wide: AtomicBool::new(false),
             step: None,
@@ -222,6 +228,7 @@ impl<F: Format> Backend for CpuBackend<F> {
             pool: &self.pool,
             dtype: self.dtype,
             cache: &self.weight_cache,
+            shared: &self.shared_weights,
         };
         let matrix = packing.pack(name, format, in_features, parts, bias)?;
         self.has_wide.fetch_or(matrix.is_wide(), Ordering::Relaxed);

@@ -6,6 +6,7 @@ use super::gated::GroupScratch;
 use super::kernel_tests::{Random, bytes, filled};
 use super::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
 use super::linear_tests::multiply;
+use super::shared_weights::SharedWeights;
 use super::simd::SimdLevel;
 use super::weight_cache::WeightCache;
 use super::wide_rows::{WideRowGroup, num_wide_groups};
@@ -31,6 +32,7 @@ fn pack(
         pool,
         dtype: ModelDtype::BFloat16,
         cache: &WeightCache::off(),
+        shared: &SharedWeights::off(),
     };
     packing
         .pack("m", format, in_features, &[tensor], bias)

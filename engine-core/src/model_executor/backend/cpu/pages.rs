@@ -34,6 +34,20 @@ mod mapped {
         region: Arc<MmapRaw>,
         /// Of the first byte, within the region.
         offset: usize,
+        bytes: usize,
+    }
+
+    impl Drop for Pages {
+        /// Gives the memory back to the system, though the region may stay for others.
+        fn drop(&mut self) {
+            #[cfg(target_os = "linux")]
+            // SAFETY: the pages are this buffer's alone, and nobody is given them again.
+            unsafe {
+                let advice = memmap2::UncheckedAdvice::DontNeed;
+                let (offset, len) = (self.offset, self.num_bytes());
+                let _ = self.region.unchecked_advise_range(advice, offset, len);
+            }
+        }
     }
 
     /// So many zeros by themselves.
@@ -51,7 +65,11 @@ mod mapped {
         pub(in super::super) fn zeroed(bytes: usize) -> Option<Self> {
             let own = || {
                 let region = map(bytes)?;
-                Some(Self { region, offset: 0 })
+                Some(Self {
+                    region,
+                    offset: 0,
+                    bytes,
+                })
             };
             if bytes >= LARGE {
                 return own();
@@ -63,7 +81,11 @@ mod mapped {
                 && offset + bytes <= REGION
             {
                 *used = offset + bytes;
-                return Some(Self { region, offset });
+                return Some(Self {
+                    region,
+                    offset,
+                    bytes,
+                });
             }
             let Some(fresh) = map(REGION) else {
                 return own();
@@ -72,7 +94,15 @@ mod mapped {
             Some(Self {
                 region: fresh,
                 offset: 0,
+                bytes,
             })
+        }
+
+        /// Of the pages that are this buffer's alone.
+        fn num_bytes(&self) -> usize {
+            self.bytes
+                .next_multiple_of(ALIGN)
+                .min(self.region.len() - self.offset)
         }
 
         pub(in super::super) fn as_ptr(&self) -> *const u8 {

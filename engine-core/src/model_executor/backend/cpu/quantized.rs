@@ -16,6 +16,7 @@ use super::packing::{for_each_row_of_panel, pack_panels, padded_bias};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::prefetch::RowBlock;
 use super::quantized_rows::{ActivationGroup, num_groups};
+use super::shared_weights::Weights;
 use super::simd::{LANES, SimdLevel};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
@@ -71,7 +72,7 @@ fn write_group<L: Layout>(group: &Group, col: usize, to: &mut [u8]) {
 
 /// A weight `[out_features, in_features]` in panels of layout `L`.
 pub(crate) struct QuantizedMatrix<L: Layout> {
-    panels: Buffer<u8>,
+    panels: Weights<u8>,
     bias: Buffer<f32>,
     out_features: usize,
     in_features: usize,
@@ -103,7 +104,7 @@ impl<L: Layout> QuantizedMatrix<L> {
 
     /// A matrix of such panels.
     pub(crate) fn new(
-        panels: Buffer<u8>,
+        panels: Weights<u8>,
         out_features: usize,
         in_features: usize,
         bias: Option<&[f32]>,

@@ -15,6 +15,7 @@ use half::f16;
 use super::buffer::Buffer;
 use super::packing::{for_each_row_of_panel, pack_panels_and_headers, padded_bias};
 use super::panels::PANEL_WIDTH;
+use super::shared_weights::Weights;
 use super::simd::LANES;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
@@ -111,7 +112,7 @@ fn write_group<L: WideLayout>(group: &WideGroup, col: usize, to: &mut [u8], head
 
 /// A weight `[out_features, in_features]` in panels of layout `L`.
 pub(crate) struct WideMatrix<L: WideLayout> {
-    panels: Buffer<u8>,
+    panels: Weights<u8>,
     bias: Buffer<f32>,
     out_features: usize,
     in_features: usize,
@@ -156,7 +157,7 @@ impl<L: WideLayout> WideMatrix<L> {
 
     /// A matrix of such panels.
     pub(crate) fn new(
-        panels: Buffer<u8>,
+        panels: Weights<u8>,
         out_features: usize,
         in_features: usize,
         bias: Option<&[f32]>,

@@ -12,7 +12,7 @@ const TICKS: f64 = 100.0;
 /// The core's threads that speak with the frontend: what their names begin with.
 const IPC_THREADS: [&str; 2] = ["input-", "output-"];
 
-/// A frontend and its core.
+/// A frontend and its cores.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     frontend: u32,
@@ -33,6 +33,7 @@ pub(super) struct ProcessUsage {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Usage {
     pub(super) frontend: ProcessUsage,
+    /// Of all cores together. Memory that they share counts in each.
     pub(super) core: ProcessUsage,
 }
 
@@ -122,22 +123,28 @@ impl ServerProcess {
     /// # Errors
     /// It is gone.
     pub(super) fn usage(&self) -> anyhow::Result<Usage> {
-        let core = self.core()?.map(process_usage).transpose()?;
+        let mut all_cores = ProcessUsage::default();
+        for core in self.cores()? {
+            let core = process_usage(core)?;
+            all_cores.cpu += core.cpu;
+            all_cores.ipc_cpu += core.ipc_cpu;
+            all_cores.resident += core.resident;
+        }
         Ok(Usage {
             frontend: process_usage(self.frontend)?,
-            core: core.unwrap_or_default(),
+            core: all_cores,
         })
     }
 
-    /// The frontend's child.
-    fn core(&self) -> anyhow::Result<Option<u32>> {
+    /// The frontend's children.
+    fn cores(&self) -> anyhow::Result<Vec<u32>> {
         let parent = self.frontend.to_string();
         let children = fs::read_dir("/proc")?.flatten().filter_map(|entry| {
             let id: u32 = entry.file_name().to_str()?.parse().ok()?;
             let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
             (field(&stat, 1)? == parent).then_some(id)
         });
-        Ok(children.into_iter().next())
+        Ok(children.collect())
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use blake3::Hasher;
 
+use crate::model_executor::QuantizationConfig;
 use crate::model_executor::checkpoint::SourceFile;
 
 /// Blocks that are read of a file's tensors, from the first byte to the last at equal distances.
@@ -14,17 +15,21 @@ pub(super) const NUM_SAMPLES: u64 = 256;
 /// Bytes of such a block: a page, so that each takes one access to a disk.
 pub(super) const SAMPLE_BYTES: u64 = 4096;
 
-/// A hash of `meaning` and the files: their names, what the system says of them, their headers and
+/// A hash of the files and of what `config` says that their numbers mean, which stands in another file: their names, what the system says of them, their headers and
 /// [`NUM_SAMPLES`] blocks of their tensors; `None` where there are no files, or one can't be read.
 ///
 /// A change in place shows in the time of the last change of status, which no program can set back;
 /// one that comes with another file shows in its number too. Where a file system keeps neither, a
 /// change of at least a 255th of a file's tensors is seen by the blocks.
-pub(super) fn fingerprint(sources: &[SourceFile<'_>], meaning: Option<&str>) -> Option<String> {
+pub(crate) fn fingerprint(
+    sources: &[SourceFile<'_>],
+    config: Option<&QuantizationConfig>,
+) -> Option<String> {
     if sources.is_empty() {
         return None;
     }
     let mut hasher = Hasher::new();
+    let meaning = config.map(|config| format!("{config:?}"));
     hasher.update(meaning.unwrap_or_default().as_bytes());
     for source in sources {
         let metadata = source.file.metadata().ok()?;

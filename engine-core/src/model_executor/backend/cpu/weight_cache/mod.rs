@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use protocol::Quantization;
 
 use self::file::{CachedWeights, NewFile, Unusable};
-use self::fingerprint::fingerprint;
+pub(super) use self::fingerprint::fingerprint;
 use self::trust::Distrust;
 use super::buffer::Buffer;
 use crate::lock::lock;
@@ -73,9 +73,7 @@ impl WeightCache {
         config: Option<&QuantizationConfig>,
         quantization: Quantization,
     ) -> Self {
-        // What the files' numbers mean stands in another file.
-        let meaning = config.map(|config| format!("{config:?}"));
-        let fingerprint = fingerprint(&checkpoint.source_files(), meaning.as_deref());
+        let fingerprint = fingerprint(&checkpoint.source_files(), config);
         match (files.weight_cache_path(quantization), fingerprint) {
             (Some(path), Some(fingerprint)) => Self::at(path, fingerprint),
             _ => Self::off(),

@@ -1,0 +1,351 @@
+//! Several cores on one machine that serve one model behind one frontend: `--data-parallel-size`.
+//!
+//! [`DataParallelClient`] implements [`CoreClient`] over N supervised cores, as vLLM's `DPLBAsyncMPClient` does
+//! over N engines. A request goes to the core that likely has its prefix in the cache, else to the one with the
+//! fewest requests ([`router`]). Requests of a core that dies go to the others at once, with the tokens that have
+//! come. Noise is a function of seed and position, so an answer is the same whichever core gives it.
+
+mod router;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use protocol::{EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::async_llm::{BoxFuture, CoreClient};
+use crate::engine_core_client::{EngineCoreClientError, EngineDeadError};
+use crate::supervisor::{CoreEvent, CoreHealth, SupervisedCore};
+use router::Router;
+
+/// Steps of all cores that may wait for [`DataParallelClient::get_output`]. Each core's client holds more of its own.
+const MAX_WAITING_OUTPUTS: usize = 1;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct DataParallelClient {
+    cores: Vec<Arc<SupervisedCore>>,
+    /// See [`Self::ready_response`].
+    ready: EngineCoreReadyResponse,
+    /// Held while requests change cores, so that no abort passes one on its way.
+    router: Mutex<Router>,
+    /// The outputs of several cores; one is asked itself.
+    merged: Option<Merged>,
+    on_restart: OnceLock<Box<dyn OnRestart>>,
+}
+
+/// The outputs of several cores as one stream.
+#[derive(Debug)]
+struct Merged {
+    outputs: tokio::sync::Mutex<mpsc::Receiver<Result<EngineCoreOutputs, EngineDeadError>>>,
+    /// One for each core.
+    tasks: Vec<AbortHandle>,
+}
+
+/// What hears of restarts, by the core's number.
+trait OnRestart: Fn(u32) + Send + Sync {}
+
+impl<F: Fn(u32) + Send + Sync> OnRestart for F {}
+
+impl std::fmt::Debug for dyn OnRestart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnRestart")
+    }
+}
+
+impl DataParallelClient {
+    /// Joins cores that serve the same model; `first` is number 0. Takes their [`SupervisedCore::on_event`]. Call it
+    /// within a tokio runtime.
+    pub fn new(first: Arc<SupervisedCore>, others: Vec<Arc<SupervisedCore>>) -> Arc<Self> {
+        let mut ready = first.ready_response().clone();
+        for core in &others {
+            add_to(&mut ready, core.ready_response());
+        }
+        let cores: Vec<_> = std::iter::once(first).chain(others).collect();
+        let num_blocks = cores.iter().map(|core| core.ready_response().num_blocks);
+        let client = Arc::new(Self {
+            router: Mutex::new(Router::new(ready.block_size, num_blocks)),
+            merged: (cores.len() > 1).then(|| Merged::start(&cores)),
+            on_restart: OnceLock::new(),
+            ready,
+            cores,
+        });
+        for (index, core) in client.cores.iter().enumerate() {
+            let client = Arc::downgrade(&client);
+            core.on_event(move |event| hear(&client, index, event));
+        }
+        client
+    }
+
+    /// What the cores are together: the sum of what they have and of how many requests they take. What belongs to one
+    /// step or sequence is the first's.
+    pub fn ready_response(&self) -> &EngineCoreReadyResponse {
+        &self.ready
+    }
+
+    /// The cores, by their numbers; at least one.
+    pub fn cores(&self) -> &[Arc<SupervisedCore>] {
+        &self.cores
+    }
+
+    /// The engine's health: the worst of its cores', but healthy while some are replaced and another one works.
+    pub fn health(&self) -> CoreHealth {
+        let all: Vec<CoreHealth> = self.cores.iter().map(|core| core.health()).collect();
+        let is_any = |health| all.contains(&health);
+        for health in [CoreHealth::Dead, CoreHealth::Stalled, CoreHealth::Paused] {
+            if is_any(health) {
+                return health;
+            }
+        }
+        match is_any(CoreHealth::Healthy) {
+            true => CoreHealth::Healthy,
+            false => CoreHealth::Restarting,
+        }
+    }
+
+    /// Lets `hear` know of every core that was started in the place of another, by its number. Later calls have
+    /// no effect.
+    pub fn on_restart(&self, hear: impl Fn(u32) + Send + Sync + 'static) {
+        self.on_restart.get_or_init(|| Box::new(hear));
+    }
+
+    /// Calls a method of each core, of all at the same time; the answers are in their order.
+    ///
+    /// # Errors
+    /// That of the first core that doesn't know the method, fails at it or is gone. The others did as told.
+    pub async fn call_utility(
+        &self,
+        method: &'static str,
+        args: &[Value],
+    ) -> Result<Vec<Value>, EngineCoreClientError> {
+        let mut calls = JoinSet::new();
+        for (index, core) in self.cores.iter().cloned().enumerate() {
+            let args = args.to_vec();
+            calls.spawn(async move { (index, core.call_utility(method, &args).await) });
+        }
+        let mut answers = calls.join_all().await;
+        answers.sort_by_key(|(index, _)| *index);
+        if method == "reset_prefix_cache" {
+            let mut router = self.router();
+            (0..self.cores.len()).for_each(|core| router.forget(core));
+        }
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    fn router(&self) -> MutexGuard<'_, Router> {
+        // What it remembers is a guess, whatever happened.
+        self.router.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cores' numbers of requests, `None` of those that take none now.
+    fn loads(&self) -> Vec<Option<usize>> {
+        let cores = self.cores.iter();
+        cores
+            .map(|core| core.takes_requests().then(|| core.num_requests()))
+            .collect()
+    }
+
+    /// Shares out requests: those of each core, in their order. Where no core takes any now, each request waits for
+    /// one with few.
+    fn route(&self, requests: Vec<EngineCoreRequest>) -> Vec<Vec<EngineCoreRequest>> {
+        let mut shares = vec![Vec::new(); self.cores.len()];
+        let mut loads = self.loads();
+        if loads.iter().all(Option::is_none) {
+            loads = self.cores.iter().map(|c| Some(c.num_requests())).collect();
+        }
+        let mut router = self.router();
+        let mut routing = router.routing(loads);
+        for request in requests {
+            let core = routing.route(&request).unwrap_or(0);
+            if let Some(share) = shares.get_mut(core) {
+                share.push(request);
+            }
+        }
+        shares
+    }
+
+    /// Moves requests that wait for a core to others, if any takes requests.
+    fn relieve(&self, index: usize) {
+        let Some(core) = self.cores.get(index) else {
+            return;
+        };
+        let mut router = self.router();
+        let mut loads = self.loads();
+        if let Some(own) = loads.get_mut(index) {
+            *own = None;
+        }
+        if loads.iter().all(Option::is_none) {
+            return;
+        }
+        let mut shares: Vec<Vec<_>> = self.cores.iter().map(|_| Vec::new()).collect();
+        let mut routing = router.routing(loads);
+        let mut num_moved = 0_usize;
+        for moved in core.take_movable() {
+            let to = routing.route(moved.request()).unwrap_or(index);
+            if let Some(share) = shares.get_mut(to) {
+                num_moved += 1;
+                share.push(moved);
+            }
+        }
+        for (core, share) in self.cores.iter().zip(shares) {
+            if !share.is_empty() {
+                core.take_over(share);
+            }
+        }
+        if num_moved > 0 {
+            tracing::info!(
+                engine = index,
+                num_moved,
+                "its requests go on in other engine cores"
+            );
+        }
+    }
+}
+
+/// Moves requests after a core's death or restart, and passes restarts on.
+fn hear(client: &Weak<DataParallelClient>, index: usize, event: CoreEvent) {
+    let Some(client) = client.upgrade() else {
+        return;
+    };
+    match event {
+        CoreEvent::Died => {
+            client.router().forget(index);
+            client.relieve(index);
+        }
+        CoreEvent::Restarted => {
+            for (other, core) in client.cores.iter().enumerate() {
+                if other != index && !core.takes_requests() {
+                    client.relieve(other);
+                }
+            }
+            if let Some(hear) = client.on_restart.get() {
+                hear(number(index));
+            }
+        }
+    }
+}
+
+/// Adds a core to the description of all.
+fn add_to(all: &mut EngineCoreReadyResponse, core: &EngineCoreReadyResponse) {
+    all.max_model_len = all.max_model_len.min(core.max_model_len);
+    // One null block counts as each's.
+    all.num_blocks = (all.num_blocks).saturating_add(core.num_blocks.saturating_sub(1));
+    all.kv_cache_bytes = all.kv_cache_bytes.saturating_add(core.kv_cache_bytes);
+    all.num_threads = all.num_threads.saturating_add(core.num_threads);
+    all.max_num_seqs = all.max_num_seqs.saturating_add(core.max_num_seqs);
+    all.max_num_queued_reqs = match (all.max_num_queued_reqs, core.max_num_queued_reqs) {
+        (Some(all), Some(core)) => Some(all.saturating_add(core)),
+        _ => None,
+    };
+}
+
+/// A core's number as an `engine_index`.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+impl Merged {
+    fn start(cores: &[Arc<SupervisedCore>]) -> Self {
+        let (sender, outputs) = mpsc::channel(MAX_WAITING_OUTPUTS);
+        let tasks = cores.iter().enumerate().map(|(index, core)| {
+            let task = tokio::spawn(forward(core.clone(), index, sender.clone()));
+            task.abort_handle()
+        });
+        Self {
+            tasks: tasks.collect(),
+            outputs: tokio::sync::Mutex::new(outputs),
+        }
+    }
+}
+
+impl Drop for Merged {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// Hands on what a core sends, with its number, until it has ended.
+async fn forward(
+    core: Arc<SupervisedCore>,
+    index: usize,
+    outputs: mpsc::Sender<Result<EngineCoreOutputs, EngineDeadError>>,
+) {
+    loop {
+        let step = match core.get_output().await {
+            Ok(Some(mut step)) => {
+                step.engine_index = number(index);
+                Ok(step)
+            }
+            Ok(None) => return,
+            Err(dead) => Err(EngineDeadError {
+                reason: format!("engine {index}: {}", dead.reason),
+                ..dead
+            }),
+        };
+        let is_last = step.is_err();
+        if outputs.send(step).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+impl CoreClient for DataParallelClient {
+    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
+        self.add_requests(vec![request])
+    }
+
+    fn add_requests(&self, requests: Vec<EngineCoreRequest>) -> Result<(), EngineCoreClientError> {
+        if let [only] = self.cores.as_slice() {
+            return only.add_requests(requests);
+        }
+        let shares = self.route(requests);
+        for (index, (core, share)) in self.cores.iter().zip(shares).enumerate() {
+            if share.is_empty() {
+                continue;
+            }
+            core.add_requests(share)?;
+            if !core.takes_requests() {
+                // It died meanwhile, and its other requests have gone to other cores.
+                self.relieve(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError> {
+        if let [only] = self.cores.as_slice() {
+            return only.abort_requests(request_ids);
+        }
+        // A core ignores the ids that it doesn't have; between two cores is none now.
+        let _router = self.router();
+        self.cores
+            .iter()
+            .try_for_each(|core| core.abort_requests(request_ids.clone()))
+    }
+
+    /// Steps of one core come in their order, those of several as they come. `engine_index` is the core's
+    /// number. That one core is gone for good ends them all.
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
+        Box::pin(async move {
+            match (&self.merged, self.cores.as_slice()) {
+                (Some(merged), _) => merged.outputs.lock().await.recv().await.transpose(),
+                (None, [only, ..]) => only.get_output().await,
+                (None, []) => Ok(None),
+            }
+        })
+    }
+
+    fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
+        Box::pin(async move {
+            let mut ends = JoinSet::new();
+            for core in &self.cores {
+                let core = Arc::clone(core);
+                ends.spawn(async move { core.shutdown(drain_seconds).await });
+            }
+            ends.join_all().await.into_iter().collect()
+        })
+    }
+}

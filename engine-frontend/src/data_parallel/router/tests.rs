@@ -1,0 +1,98 @@
+use super::*;
+
+fn request(tokens: impl IntoIterator<Item = u32>) -> EngineCoreRequest {
+    EngineCoreRequest {
+        prompt_token_ids: tokens.into_iter().collect(),
+        ..EngineCoreRequest::default()
+    }
+}
+
+/// A router between `num_cores` cores with a hundred blocks of four tokens.
+fn router(num_cores: usize) -> Router {
+    Router::new(4, std::iter::repeat_n(100, num_cores))
+}
+
+/// Routes a request by itself, with these loads.
+fn route(router: &mut Router, loads: &[usize], request: &EngineCoreRequest) -> usize {
+    let loads = loads.iter().copied().map(Some).collect();
+    router.routing(loads).route(request).unwrap()
+}
+
+#[test]
+fn without_a_match_the_core_with_the_fewest_requests_is_chosen() {
+    let mut router = router(3);
+    assert_eq!(route(&mut router, &[2, 1, 1], &request(0..8)), 1);
+    assert_eq!(route(&mut router, &[2, 1, 0], &request(100..108)), 2);
+    // Less than a block matches nothing.
+    assert_eq!(route(&mut router, &[5, 1, 2], &request(0..3)), 1);
+}
+
+#[test]
+fn the_longest_match_wins_up_to_an_imbalance() {
+    let mut router = router(2);
+    assert_eq!(route(&mut router, &[0, 0], &request(0..16)), 0);
+    assert_eq!(route(&mut router, &[1, 0], &request(0..4)), 0);
+    // The first two blocks are core 0's, then core 1 has three of another prompt that begins with one.
+    let other: Vec<u32> = (0..4).chain(50..58).collect();
+    assert_eq!(route(&mut router, &[9, 0], &request(other.clone())), 1);
+    assert_eq!(route(&mut router, &[0, 4], &request(other)), 1);
+    assert_eq!(route(&mut router, &[4, 0], &request(0..20)), 0);
+    assert_eq!(route(&mut router, &[5, 0], &request(0..20)), 1);
+    // Now both have it.
+    assert_eq!(route(&mut router, &[2, 1], &request(0..20)), 1);
+    // The same tokens under another salt are another prompt.
+    let salted = EngineCoreRequest {
+        cache_salt: Some("s".to_owned()),
+        ..request(0..20)
+    };
+    assert_eq!(route(&mut router, &[1, 0], &salted), 1);
+}
+
+#[test]
+fn siblings_stay_together_until_they_are_many() {
+    let mut router = router(2);
+    let loads = vec![Some(0), Some(0)];
+    let sibling = request(0..40);
+    let mut routing = router.routing(loads);
+    let cores: Vec<usize> = (0..12).map(|_| routing.route(&sibling).unwrap()).collect();
+    assert_eq!(cores, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 1]);
+    let recent = routing.router.recent.iter().map(|recent| recent.sent.len());
+    assert_eq!(
+        recent.collect::<Vec<_>>(),
+        [10, 10],
+        "each prompt counts once"
+    );
+}
+
+#[test]
+fn a_core_that_takes_none_gets_none() {
+    let mut router = router(2);
+    let request = request(0..8);
+    assert_eq!(route(&mut router, &[0, 0], &request), 0);
+    assert_eq!(router.routing(vec![None, Some(7)]).route(&request), Some(1));
+    assert_eq!(router.routing(vec![None, None]).route(&request), None);
+    router.forget(0);
+    router.forget(1);
+    assert_eq!(route(&mut router, &[1, 0], &request), 1);
+}
+
+#[test]
+fn no_more_is_remembered_than_a_cache_has() {
+    let mut recent = RecentBlocks::new(3);
+    recent.add(&[1, 2]);
+    recent.add(&[1, 3]);
+    assert_eq!(
+        recent.num_matches(&[1, 2]),
+        2,
+        "the first 1 is gone, not the second"
+    );
+    recent.add(&[4]);
+    assert_eq!(recent.num_matches(&[1, 2]), 1);
+    recent.add(&[5, 6, 7, 8]);
+    assert_eq!(recent.num_matches(&[5, 6, 7, 8]), 3);
+    assert_eq!((recent.sent.len(), recent.counts.len()), (3, 3));
+    let mut none = RecentBlocks::new(0);
+    none.add(&[1]);
+    assert_eq!(none.num_matches(&[1]), 0);
+    assert_eq!(RecentBlocks::new(usize::MAX).capacity, MAX_RECENT_BLOCKS);
+}

@@ -1,0 +1,29 @@
+//! Requests that go from one core to another that serves the same model.
+
+use super::{CoreHealth, MovedRequest, SupervisedCore};
+
+impl SupervisedCore {
+    /// Requests in flight: sent, or waiting to be.
+    pub(crate) fn num_requests(&self) -> usize {
+        self.state().in_flight.len()
+    }
+
+    /// True if a request that comes now is sent at once, to a core that works.
+    pub(crate) fn takes_requests(&self) -> bool {
+        let state = self.state();
+        state.health == CoreHealth::Healthy && state.client.is_some() && state.in_flight.is_open()
+    }
+
+    /// Takes out the requests that the core doesn't have and another one may serve: after a death all but
+    /// those that are suspected of more than one.
+    pub(crate) fn take_movable(&self) -> Vec<MovedRequest> {
+        self.state().in_flight.take_movable()
+    }
+
+    /// Takes requests from another core's books, and sends them as soon as any may be sent.
+    pub(crate) fn take_over(&self, moved: Vec<MovedRequest>) {
+        let mut state = self.state();
+        state.in_flight.take_over(moved);
+        state.send_next();
+    }
+}

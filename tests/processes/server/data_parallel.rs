@@ -1,0 +1,331 @@
+//! `--data-parallel-size`: two engine cores behind one server.
+
+use std::fs;
+use std::path::Path;
+
+use integration_tests::workspace;
+use serde_json::{Value, json};
+
+use super::access::start_managed;
+use super::client::{Answer, Pending, start};
+use super::support::{
+    Server, chat, children, eventually, formwork, long_stream, signal, streamed_text,
+};
+use crate::batch::Batch;
+
+#[path = "../../../engine-core/tests/random_checkpoint/mod.rs"]
+mod random_checkpoint;
+
+use random_checkpoint::RandomCheckpoint;
+
+const CHAT: &str = "/v1/chat/completions";
+const TWO: [&str; 4] = ["--data-parallel-size", "2", "--threads", "2"];
+
+/// True if two cores have a processor each. Where tests must run they have.
+fn has_two_processors() -> bool {
+    let has_two = std::thread::available_parallelism().is_ok_and(|count| count.get() >= 2);
+    let must_run = std::env::var("CI").as_deref() == Ok("true");
+    assert!(
+        has_two || !must_run,
+        "CI must run every case: it needs two processors"
+    );
+    if !has_two {
+        eprintln!("skipped: this machine has one processor");
+    }
+    has_two
+}
+
+/// Streams of different lengths, half of them sampled, every fourth constrained.
+fn questions(count: usize) -> Vec<Value> {
+    let question = |i: usize| {
+        let mut body = long_stream(&format!("Number {i}: tell me about stone and water."), 40);
+        body["max_tokens"] = json!(40 + i % 50);
+        if i % 2 == 1 {
+            body["temperature"] = json!(0.9);
+            body["seed"] = json!(i);
+        }
+        if i.is_multiple_of(4) {
+            body["guided_regex"] = json!("([a-z]{5} ){30}");
+            body["ignore_eos"] = json!(false);
+            body["max_tokens"] = json!(400);
+        }
+        body
+    };
+    (0..count).map(question).collect()
+}
+
+/// Asks everything at once; `meanwhile` runs when every stream has begun.
+fn ask_all(server: &Server, questions: &[Value], meanwhile: impl FnOnce()) -> Vec<String> {
+    let mut pending: Vec<Pending> = questions.iter().map(|q| server.begin(CHAT, q)).collect();
+    for stream in &mut pending {
+        assert_eq!(stream.stream().peek(&mut [0]).unwrap(), 1);
+    }
+    meanwhile();
+    let answers = pending.into_iter().map(Pending::finish);
+    answers
+        .map(|answer: Answer| streamed_text(&answer))
+        .collect()
+}
+
+/// The values of a metric, by the engine core's number.
+fn of_engines(address: &str, name: &str) -> Vec<f64> {
+    let text = start(address, "GET", "/metrics", "", b"").finish().body;
+    (0..)
+        .map_while(|engine| {
+            let label = format!("engine=\"{engine}\"}} ");
+            let mut lines = text.lines().filter(|line| line.starts_with(name));
+            let line = lines.find(|line| line.contains(&label))?;
+            line.rsplit(' ').next()?.parse().ok()
+        })
+        .collect()
+}
+
+fn cores(server: &Server) -> Vec<i32> {
+    let mut cores = children(server.process.0.id());
+    cores.sort_unstable();
+    cores
+}
+
+#[test]
+fn two_cores_answer_as_one_does_and_go_on_for_each_other() {
+    if !has_two_processors() {
+        return;
+    }
+    let questions = questions(256);
+    let one = Server::start(&[]);
+    let expected = ask_all(&one, &questions, || ());
+    drop(one);
+    let two = Server::start(&TWO);
+    assert_eq!(cores(&two).len(), 2);
+    assert_eq!(ask_all(&two, &questions, || ()), expected);
+    let tokens = of_engines(&two.address, "vllm:generation_tokens_total");
+    assert!(
+        tokens.len() == 2 && tokens.iter().all(|n| *n > 1000.0),
+        "{tokens:?}"
+    );
+
+    // Each core dies once, in the midst of its streams.
+    for (round, victim) in cores(&two).into_iter().enumerate() {
+        let answers = ask_all(&two, &questions, || signal(victim, libc::SIGKILL));
+        assert_eq!(answers, expected);
+        eventually("there are two cores again", || {
+            let restarts = of_engines(&two.address, "formwork:engine_restarts_total");
+            restarts.iter().sum::<f64>() == round as f64 + 1.0 && two.is_healthy()
+        });
+    }
+    assert_eq!(
+        of_engines(&two.address, "formwork:engine_restarts_total"),
+        [1.0, 1.0]
+    );
+    // Both work again.
+    assert_eq!(ask_all(&two, &questions, || ()), expected);
+}
+
+/// The poison kills the core that it came to, the other one that it moves to, and is found there.
+#[test]
+#[cfg(debug_assertions)]
+fn a_request_that_kills_cores_fails_alone() {
+    if !has_two_processors() {
+        return;
+    }
+    let mut command = formwork();
+    command.args(["serve", "--host", "127.0.0.1", "--port", "0"]);
+    command.args(TWO).env("POISON_REQUEST_ID", "the-poison");
+    let server = Server::spawn(&mut command);
+    let questions = questions(32);
+    let expected = ask_all(&server, &questions, || ());
+    let mut poisoned = None;
+    let answers = ask_all(&server, &questions, || {
+        let headers = "Content-Type: application/json\r\nX-Request-Id: the-poison\r\n";
+        let body = chat("Tell me about poison.", 8).to_string();
+        let address = &server.address;
+        poisoned = Some(start(address, "POST", CHAT, headers, body.as_bytes()));
+    });
+    assert_eq!(poisoned.unwrap().finish().status, 500);
+    assert_eq!(answers, expected);
+    let restarts: f64 = of_engines(&server.address, "formwork:engine_restarts_total")
+        .iter()
+        .sum();
+    assert!((1.0..=9.0).contains(&restarts), "{restarts}");
+    assert!(server.is_healthy());
+}
+
+#[test]
+fn pauses_and_aborts_reach_both() {
+    if !has_two_processors() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (server, management) = start_managed(folder.path(), &TWO);
+    let on = |method, path| start(&management, method, path, "", b"").finish();
+    let running = || of_engines(&management, "vllm:num_requests_running");
+    let all_run = || running().iter().sum::<f64>() == 8.0 && running().iter().all(|n| *n > 0.0);
+    let endless: Vec<Value> = (0..8)
+        .map(|i| long_stream(&format!("Question {i}"), 1900))
+        .collect();
+    let ask = || endless.iter().map(|body| server.begin(CHAT, body));
+    let streams: Vec<Pending> = ask().collect();
+    eventually("both have some", all_run);
+    // Whose clients leave is aborted in both.
+    drop(streams);
+    eventually("both are idle", || running() == [0.0, 0.0]);
+
+    let streams: Vec<Pending> = ask().collect();
+    eventually("both have some", all_run);
+    assert_eq!(on("POST", "/pause?mode=abort").status, 200);
+    for stream in streams {
+        let events = stream.finish().events();
+        assert_eq!(
+            events.last().unwrap()["choices"][0]["finish_reason"],
+            "abort"
+        );
+    }
+    assert!(!server.is_healthy());
+    assert_eq!(on("GET", "/is_paused").body, r#"{"is_paused":true}"#);
+    let waiting = server.begin(CHAT, &chat("Hi", 2));
+    assert_eq!(on("POST", "/reset_prefix_cache").status, 200);
+    assert_eq!(on("POST", "/resume").status, 200);
+    assert_eq!(waiting.finish().status, 200);
+    eventually("it is healthy", || server.is_healthy());
+}
+
+#[test]
+fn a_batch_has_the_same_lines_with_two_cores() {
+    if !has_two_processors() {
+        return;
+    }
+    let line = |i: usize| {
+        let body = json!({
+            "prompt": format!("The record of number {i} says"), "max_tokens": 30, "ignore_eos": true,
+            "temperature": if i.is_multiple_of(2) { 0.0 } else { 0.9 }, "seed": i, "n": 1 + i % 3,
+        });
+        let line = json!({
+            "custom_id": format!("r{i}"), "method": "POST", "url": "/v1/completions", "body": body,
+        });
+        format!("{line}\n")
+    };
+    let input: String = (0..64).map(line).collect();
+    let choices = |flags: &[&str]| -> Vec<Value> {
+        let batch = Batch::new(&input);
+        let output = batch.run(flags);
+        assert!(output.status.success(), "{output:?}");
+        let results = batch.results().into_iter();
+        results
+            .map(|mut result| result["response"]["body"]["choices"].take())
+            .collect()
+    };
+    let one = choices(&[]);
+    assert!(one.len() == 64 && one.iter().all(Value::is_array));
+    assert_eq!(choices(&["--data-parallel-size", "2"]), one);
+}
+
+#[test]
+fn more_cores_than_processors_are_refused_with_both_numbers() {
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let mut command = formwork();
+    command.args(["serve", "--port", "0", "--data-parallel-size"]);
+    let output = command.arg((processors + 1).to_string()).output().unwrap();
+    assert!(!output.status.success());
+    let told = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("this process may use {processors}; it must be at most {processors}");
+    assert!(told.contains(&expected), "{told}");
+}
+
+/// Bytes of memory that are a process's, where a page that several have counts in parts.
+#[cfg(target_os = "linux")]
+fn proportional_set_size(process: i32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line.unwrap().trim().trim_end_matches("kB").trim();
+    kib.parse::<u64>().unwrap() << 10
+}
+
+/// A model of random weights of about 590 MB with the built-in model's tokenizer.
+fn large_model(folder: &Path) {
+    RandomCheckpoint {
+        architecture: "Qwen2ForCausalLM",
+        hidden_size: 1024,
+        intermediate_size: 4096,
+        num_hidden_layers: 20,
+        num_attention_heads: 16,
+        num_key_value_heads: 4,
+        head_dim: 64,
+        vocab_size: 4096,
+        max_position_embeddings: 1024,
+        tie_word_embeddings: true,
+        qkv_bias: true,
+        qk_norm: false,
+        extra: json!({}),
+        dtype: safetensors::Dtype::BF16,
+        num_shards: 1,
+        seed: 1,
+    }
+    .write(folder)
+    .unwrap();
+    let tokenizer = workspace().join("builtin-model/model");
+    for file in [
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+    ] {
+        fs::copy(tokenizer.join(file), folder.join(file)).unwrap();
+    }
+}
+
+/// Weights are there once: two cores have at most 1.15 times the memory of one, and a core that takes
+/// another's place has the same weights.
+#[test]
+#[cfg(target_os = "linux")]
+fn two_cores_share_the_memory_of_their_weights() {
+    if !has_two_processors() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    large_model(folder.path());
+    let path = folder.path().to_str().unwrap();
+    let common = [
+        "--kv-cache-memory-bytes",
+        "67108864",
+        "--max-num-batched-tokens",
+        "256",
+        "--model",
+        path,
+    ];
+    let body = json!({
+        "prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, "ignore_eos": true, "n": 1,
+    });
+    // Asked often enough that each core has computed with its weights.
+    let texts = |server: &Server| -> Vec<Value> {
+        let pending: Vec<Pending> = (0..6)
+            .map(|_| server.begin("/v1/completions", &body))
+            .collect();
+        let answers = pending.into_iter().map(Pending::finish);
+        answers
+            .map(|answer| answer.json()["choices"][0]["text"].take())
+            .collect()
+    };
+    let memory =
+        |server: &Server| -> u64 { cores(server).into_iter().map(proportional_set_size).sum() };
+    let server = Server::start(&common);
+    let expected = texts(&server);
+    let one = memory(&server);
+    drop(server);
+
+    let server = Server::start(&[&TWO[..], &common[..]].concat());
+    assert_eq!(texts(&server), expected);
+    let both = memory(&server);
+    assert!(both * 100 <= one * 115, "{both} bytes of two, {one} of one");
+    signal(cores(&server)[0], libc::SIGKILL);
+    eventually("there are two cores again", || {
+        of_engines(&server.address, "formwork:engine_restarts_total")
+            .iter()
+            .sum::<f64>()
+            == 1.0
+    });
+    assert_eq!(texts(&server), expected);
+    let both = memory(&server);
+    assert!(
+        both * 100 <= one * 115,
+        "{both} bytes of two after a restart, {one} of one"
+    );
+}
