@@ -4,6 +4,7 @@ use super::kernel_tests::{Random, close, filled};
 use super::linear::{Linear, Outputs, PackedMatrix, Packing};
 use super::linear_tests::{check_groups, multiply, quantized};
 use super::panels::Rows;
+use super::shared_weights::SharedWeights;
 use super::simd::SimdLevel;
 use super::weight_cache::WeightCache;
 use crate::model_executor::ModelDtype;
@@ -53,6 +54,7 @@ fn pack(pool: &ComputePool, tensor: &QuantizedTensor<'_>, bias: Option<&[f32]>) 
         pool,
         dtype: ModelDtype::BFloat16,
         cache: &WeightCache::off(),
+        shared: &SharedWeights::off(),
     };
     let size = tensor.kernel_group().unwrap();
     let format = WeightFormat::Grouped { size };
