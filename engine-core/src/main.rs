@@ -44,10 +44,21 @@ struct Arguments {
     no_sandbox: bool,
 }
 
+/// Two arenas for all threads: the allocator would give each its own, and keep there what grammars have freed,
+/// where no other thread finds it.
+fn share_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes two numbers, and no other thread runs yet.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
+
 fn main() -> ExitCode {
     // A file that may not grow (`ulimit -f`), such as that of quantized weights, is an error where it is
     // written, not the process's end.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+    share_freed_memory();
     logging::init(LogSettings {
         filter_variable: "FORMWORK_LOG",
         // As the frontend that started it writes them.

@@ -121,7 +121,7 @@ pub struct CompileBudget {
     /// Automaton states that it may add. Default 500,000.
     pub max_states: usize,
     /// Bytes that it may add to the engine's memory, the values of a schema and what a first look at the
-    /// grammar's masks makes included. Default 16 MiB: of 8,034 schemas of MaskBench the largest takes 2.5.
+    /// grammar's masks makes included. Default 24 MiB: of 8,034 schemas of MaskBench the largest takes 2.5.
     pub max_bytes: usize,
     /// Steps of derivation and search. Default 5,000,000, which takes about a second.
     pub max_steps: u64,
@@ -131,7 +131,7 @@ impl Default for CompileBudget {
     fn default() -> Self {
         Self {
             max_states: 500_000,
-            max_bytes: 16 << 20,
+            max_bytes: 24 << 20,
             max_steps: 5_000_000,
         }
     }
