@@ -220,14 +220,18 @@ impl ParameterKind {
         let trimmed = written.trim();
         let parsed = serde_json::from_str::<Value>(trimmed).ok();
         if let Some(listed) = &self.listed {
-            let other = parsed.filter(|value| !value.is_string() && listed.contains(value));
-            if other.is_some() {
+            let is_listed = |value: &Value| !value.is_string() && listed.contains(value);
+            if parsed.as_ref().is_some_and(is_listed) {
                 return vec![trimmed.to_owned()];
             }
             let texts = || listed.iter().filter_map(Value::as_str);
             let same = texts().find(|text| *text == written);
             let found = same.or_else(|| texts().find(|text| text.trim() == trimmed));
-            return vec![string(found.unwrap_or(trimmed))];
+            return vec![match (found, parsed) {
+                // In another spelling, such as `1.0` for 1.
+                (None, Some(_)) => trimmed.to_owned(),
+                (found, _) => string(found.unwrap_or(trimmed)),
+            }];
         }
         let mut readings = Vec::new();
         if parsed.is_some_and(|value| self.allows(&value)) {

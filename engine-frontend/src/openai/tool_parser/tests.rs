@@ -295,6 +295,7 @@ fn values_of_tags_are_what_the_schema_says() {
         (&json!({"enum": ["a", " b", 1, "1"]}), "\na\n", json!("a")),
         (&json!({"enum": ["a", " b", 1, "1"]}), " b", json!(" b")),
         (&json!({"enum": ["a", " b", 1, "1"]}), "1", json!(1)),
+        (&json!({"enum": ["a", 1]}), "\n1.0\n", json!(1.0)),
         (&json!({"const": "x"}), "\nx\n", json!("x")),
         (
             &json!({"type": "string", "pattern": "a"}),
