@@ -82,6 +82,7 @@ pub(crate) fn load(path: &Path, quantized: bool) -> Result<LoadedModel, String> 
         weight_cache: quantized.then_some(0),
         backend: BackendKind::Cpu,
         heartbeat: Arc::default(),
+        shared_weights: None,
     };
     let source = ModelSource::Path(path.to_owned());
     load_model(&source, &options, Arc::clone(pool), &mut |_| {})
