@@ -190,8 +190,34 @@ fn long_lists_of_lists_and_objects_take_little_more_than_the_budget() {
         let refused = compiler.compile_json_schema(&schema, &JsonSchemaOptions::default());
         let message = refused.unwrap_err().to_string();
         assert!(message.contains("`max_bytes`"), "{message}");
-        // Of which 32 MiB are the budget; the schema's own values are the rest.
+        // Of which 24 MiB are the budget.
         let most = MOST.load(Ordering::Relaxed) - before;
-        assert!(most < 80 << 20, "{most} bytes for {}", values[0]);
+        assert!(most < 48 << 20, "{most} bytes for {}", values[0]);
+    }
+}
+
+/// What a first look at a constraint's masks makes is of the same budget.
+#[test]
+fn constraints_that_are_searched_take_little_more_than_the_budget() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let far = r#"{"type": "string", "minLength": 60000, "pattern": ".*a.{5000}"}"#;
+    let alternative = |n: usize| {
+        format!(
+            r#"{{"type": "object", "required": ["a{n}"], "properties": {{"a{n}": {{"type": "integer"}},
+                "b": {{"type": "string", "minLength": {n}}}}}}}"#
+        )
+    };
+    let alternatives: Vec<String> = (0..5_000).map(alternative).collect();
+    let alternatives = format!(r#"{{"anyOf": [{}]}}"#, alternatives.join(","));
+    for schema in [far, &alternatives] {
+        let compiler = GrammarCompiler::new(info(), CompilerOptions::default());
+        compiler.prepare();
+        let before = HELD.load(Ordering::Relaxed);
+        MOST.store(before, Ordering::Relaxed);
+        let refused = compiler.compile_json_schema(schema, &JsonSchemaOptions::default());
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("at `#`"), "{message}");
+        let most = MOST.load(Ordering::Relaxed) - before;
+        assert!(most < 48 << 20, "{most} bytes for {:.60}", schema);
     }
 }

@@ -237,10 +237,10 @@ impl Job<'_> {
         Ok(Some(left.min(patience_left).min(at_once)))
     }
 
-    /// As many steps once more and half as many bytes, to find out which schema is at fault.
+    /// As many steps once more and an eighth of the bytes, to find out which schema is at fault.
     pub(super) fn grant_looks(&mut self) {
         self.max_looked = self.budget.max_steps.saturating_mul(2);
-        self.spare_bytes = self.budget.max_bytes / 2;
+        self.spare_bytes = self.budget.max_bytes / 8;
     }
 
     /// As many steps as one call may take, for another one, if the budget has as many at all.
