@@ -69,7 +69,11 @@ impl AnswerBudget {
         let traced = output.new_trace.iter().map(|token| 1 + token.top.len());
         let logprobs = logprobs + traced.sum::<usize>();
         let bytes = output.new_token_ids.len() * TOKEN_BYTES + logprobs * LOGPROB_BYTES;
-        share.bytes += bytes;
+        // A piece of a stream is given back once it is read. Other answers are kept until all are there, however
+        // long some of them have been whole.
+        if self.is_stream {
+            share.bytes += bytes;
+        }
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if used <= self.max_bytes {
             return Ok(());
@@ -92,7 +96,7 @@ impl AnswerBudget {
     }
 }
 
-/// What an answer takes of its request's [`AnswerBudget`]; given back when dropped: by a stream as its reader takes
+/// What a stream's answer takes of its request's [`AnswerBudget`]; given back when dropped, as its reader takes
 /// what waits.
 #[derive(Debug)]
 pub(crate) struct AnswerShare {
@@ -148,6 +152,8 @@ mod tests {
         let half = MAX_ANSWER_BYTES / 2 / TOKEN_BYTES;
         assert_eq!(budget.charge(&mut one, &output(half, 0)), Ok(()));
         assert_eq!(budget.charge(&mut other, &output(half, 0)), Ok(()));
+        // One that is whole waits for the others.
+        drop(one);
         let error = budget.charge(&mut other, &output(100, 0)).unwrap_err();
         assert!(error.message.contains("beyond 24 MiB"), "{error:?}");
     }

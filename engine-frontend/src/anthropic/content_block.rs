@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::ValidationError;
-use crate::openai::{check_keys, object, parse};
+use crate::openai::{check_keys, missing, object, parse};
 
 const TEXT: &[&str] = &[
     "type",
@@ -68,11 +68,19 @@ impl ContentBlock {
         check_keys(field, &block, known)?;
         Ok(match kind.as_str() {
             Some("tool_use") => {
-                let input: Map<String, Value> = take(field, &mut block, "input")?;
+                let at_input = format!("{field}.input");
+                let input = block.remove("input").ok_or_else(|| missing(&at_input))?;
+                let input = object(&at_input, input)?;
                 let id: String = take(field, &mut block, "id")?;
                 let name: String = take(field, &mut block, "name")?;
-                let function = json!({"name": name, "arguments": input});
-                Self::ToolUse(json!({"id": id, "type": "function", "function": function}))
+                let mut function = Map::new();
+                function.insert("name".to_owned(), name.into());
+                function.insert("arguments".to_owned(), input.into());
+                let mut call = Map::new();
+                call.insert("id".to_owned(), id.into());
+                call.insert("type".to_owned(), "function".into());
+                call.insert("function".to_owned(), function.into());
+                Self::ToolUse(call.into())
             }
             Some("tool_result") => {
                 let id: String = take(field, &mut block, "tool_use_id")?;
@@ -161,6 +169,6 @@ fn take<T: serde::de::DeserializeOwned>(
     let field = format!("{field}.{name}");
     match block.remove(name) {
         Some(value) => parse(&field, value),
-        None => Err(crate::openai::missing(&field)),
+        None => Err(missing(&field)),
     }
 }

@@ -25,7 +25,7 @@ const FLAGS: [(&str, &str); 41] = [
     ),
     (
         "--tool-parser-plugin",
-        "use --tool-format-file: a file instead of code",
+        "use --tool-format-file with a file instead of code",
     ),
     ("--async-scheduling", "leave it out"),
     ("--no-async-scheduling", "leave it out"),
