@@ -114,10 +114,7 @@ impl<'a> LinearTensors<'a, '_> {
             mapped: codes.mapped,
             block: [1, group],
             scales: transposed(&scales, groups, rows),
-            zeros: (0..rows)
-                .flat_map(|row| (0..groups).map(move |group| (row, group)))
-                .map(|(row, group)| zeros.get(group, row))
-                .collect(),
+            zeros: by_row(rows, groups, |row, group| zeros.get(group, row)),
             order: self.order("g_idx", "desc_act", is_needed, group)?,
         })
     }
@@ -146,10 +143,7 @@ impl<'a> LinearTensors<'a, '_> {
             mapped: codes.mapped,
             block: [1, group],
             scales: transposed(&scales, groups, rows),
-            zeros: (0..rows)
-                .flat_map(|row| (0..groups).map(move |group| (row, group)))
-                .map(|(row, group)| zeros.get(row, group))
-                .collect(),
+            zeros: by_row(rows, groups, |row, group| zeros.get(row, group)),
             order: None,
         })
     }
@@ -178,10 +172,7 @@ impl<'a> LinearTensors<'a, '_> {
                     cols: rows,
                     data: zeros.data,
                 };
-                (0..rows)
-                    .flat_map(|row| (0..groups).map(move |group| (row, group)))
-                    .map(|(row, group)| zeros.get(group, row))
-                    .collect()
+                by_row(rows, groups, |row, group| zeros.get(group, row))
             }
         };
         let is_needed = scheme.has_group_index && groups > 1;
@@ -415,6 +406,12 @@ fn transposed(scales: &[f32], groups: usize, rows: usize) -> Vec<f32> {
         .flat_map(|row| scales.iter().skip(row).step_by(rows.max(1)).take(groups))
         .copied()
         .collect()
+}
+
+/// The zeros of all groups, row by row: `[rows, groups]`.
+fn by_row(rows: usize, groups: usize, zero: impl Fn(usize, usize) -> u8) -> Vec<u8> {
+    let places = (0..rows).flat_map(|row| (0..groups).map(move |group| (row, group)));
+    places.map(|(row, group)| zero(row, group)).collect()
 }
 
 fn names(dtypes: &[Dtype]) -> String {

@@ -24,11 +24,16 @@ pub(crate) trait Format: Send + Sync + 'static {
     /// Widens; exact.
     fn to_f32(value: Self::Element) -> f32;
 
-    /// Elements of a panel.
-    fn panel_len(depth: usize, width: usize) -> usize;
+    /// Elements of a panel. Rows stand one after the other, unless a format says otherwise.
+    fn panel_len(depth: usize, width: usize) -> usize {
+        depth * width
+    }
 
     /// Where row `row` and column `col` of a panel stands.
-    fn index(row: usize, col: usize, width: usize) -> usize;
+    #[inline(always)]
+    fn index(row: usize, col: usize, width: usize) -> usize {
+        row * width + col
+    }
 
     /// Columns `col..col + 16` of the rows `row` and `row + 1`, `row` being even. Where the
     /// panel ends after `row`, use [`Self::load_row`].
@@ -67,13 +72,6 @@ impl Format for F32 {
     #[inline(always)]
     fn to_f32(value: f32) -> f32 {
         value
-    }
-    fn panel_len(depth: usize, width: usize) -> usize {
-        depth * width
-    }
-    #[inline(always)]
-    fn index(row: usize, col: usize, width: usize) -> usize {
-        row * width + col
     }
     #[inline(always)]
     unsafe fn load_rows<S: Simd>(
@@ -150,13 +148,6 @@ impl Format for F16 {
     fn to_f32(value: u16) -> f32 {
         f16::from_bits(value).to_f32()
     }
-    fn panel_len(depth: usize, width: usize) -> usize {
-        depth * width
-    }
-    #[inline(always)]
-    fn index(row: usize, col: usize, width: usize) -> usize {
-        row * width + col
-    }
     #[inline(always)]
     unsafe fn load_rows<S: Simd>(
         panel: *const u16,
@@ -192,13 +183,6 @@ impl Format for Int8 {
     #[inline(always)]
     fn to_f32(value: i8) -> f32 {
         f32::from(value)
-    }
-    fn panel_len(depth: usize, width: usize) -> usize {
-        depth * width
-    }
-    #[inline(always)]
-    fn index(row: usize, col: usize, width: usize) -> usize {
-        row * width + col
     }
     #[inline(always)]
     unsafe fn load_rows<S: Simd>(

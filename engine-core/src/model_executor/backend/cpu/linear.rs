@@ -148,17 +148,11 @@ impl Packing<'_> {
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
     ) -> Result<DenseMatrix<F>, ModelError> {
-        let out_features = parts.iter().map(StoredTensor::rows).sum();
-        let matrix = CachedMatrix {
-            name,
-            format,
-            out_features,
-            in_features,
-            num_bytes: DenseMatrix::<F>::num_bytes(out_features, in_features),
-        };
+        let num_bytes = DenseMatrix::<F>::num_bytes;
+        let matrix = describe(name, format, in_features, parts, num_bytes);
         let pack = || DenseMatrix::<F>::pack(self.pool, in_features, parts);
         let panels = self.shared.share(self.pool, matrix, pack)?;
-        DenseMatrix::new(panels, out_features, in_features, bias)
+        DenseMatrix::new(panels, matrix.out_features, in_features, bias)
     }
 
     /// A file's blocks, which are kept as they are.
@@ -169,17 +163,11 @@ impl Packing<'_> {
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
     ) -> Result<KMatrix<L>, ModelError> {
-        let out_features = parts.iter().map(StoredTensor::rows).sum();
-        let matrix = CachedMatrix {
-            name,
-            format: L::FORMAT.name(),
-            out_features,
-            in_features,
-            num_bytes: KMatrix::<L>::num_bytes(out_features, in_features),
-        };
+        let num_bytes = KMatrix::<L>::num_bytes;
+        let matrix = describe(name, L::FORMAT.name(), in_features, parts, num_bytes);
         let pack = || KMatrix::<L>::pack(self.pool, in_features, parts);
         let panels = self.shared.share(self.pool, matrix, pack)?;
-        KMatrix::new(panels, out_features, in_features, bias)
+        KMatrix::new(panels, matrix.out_features, in_features, bias)
     }
 
     /// A file's groups, which are kept as they are where they are of this format.
@@ -190,21 +178,15 @@ impl Packing<'_> {
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
     ) -> Result<QuantizedMatrix<L>, ModelError> {
-        let out_features = parts.iter().map(StoredTensor::rows).sum();
-        let matrix = CachedMatrix {
-            name,
-            format: L::FORMAT.name(),
-            out_features,
-            in_features,
-            num_bytes: QuantizedMatrix::<L>::num_bytes(out_features, in_features),
-        };
+        let num_bytes = QuantizedMatrix::<L>::num_bytes;
+        let matrix = describe(name, L::FORMAT.name(), in_features, parts, num_bytes);
         let pack = || QuantizedMatrix::<L>::pack(self.pool, in_features, parts);
         let is_held = parts.iter().all(|part| part.is_held_by(L::FORMAT));
         let panels = (self.shared).share(self.pool, matrix, || match is_held {
             true => pack(),
             false => self.cached(matrix, pack),
         })?;
-        QuantizedMatrix::new(panels, out_features, in_features, bias)
+        QuantizedMatrix::new(panels, matrix.out_features, in_features, bias)
     }
 
     /// A checkpoint's groups of `group` columns, which are kept as they are.
@@ -216,19 +198,19 @@ impl Packing<'_> {
         bias: Option<&[f32]>,
         group: usize,
     ) -> Result<GroupedMatrix, ModelError> {
-        let out_features = parts.iter().map(StoredTensor::rows).sum();
-        let matrix = CachedMatrix {
-            name,
-            format: "grouped4",
-            out_features,
-            in_features,
-            num_bytes: GroupedMatrix::num_bytes(out_features, in_features, group),
-        };
+        let num_bytes = |rows, columns| GroupedMatrix::num_bytes(rows, columns, group);
+        let matrix = describe(name, "grouped4", in_features, parts, num_bytes);
         let pack = || GroupedMatrix::pack(self.pool, in_features, parts, group);
         let panels = self.shared.share(self.pool, matrix, pack)?;
         let order = parts.first().and_then(StoredTensor::column_order);
         let order = order.map(|order| order.columns.clone());
-        GroupedMatrix::new(panels, [out_features, in_features], group, order, bias)
+        GroupedMatrix::new(
+            panels,
+            [matrix.out_features, in_features],
+            group,
+            order,
+            bias,
+        )
     }
 
     /// Groups that are made here.
@@ -239,17 +221,11 @@ impl Packing<'_> {
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
     ) -> Result<WideMatrix<L>, ModelError> {
-        let out_features = parts.iter().map(StoredTensor::rows).sum();
-        let matrix = CachedMatrix {
-            name,
-            format: L::FORMAT.name(),
-            out_features,
-            in_features,
-            num_bytes: WideMatrix::<L>::num_bytes(out_features, in_features),
-        };
+        let num_bytes = WideMatrix::<L>::num_bytes;
+        let matrix = describe(name, L::FORMAT.name(), in_features, parts, num_bytes);
         let pack = || WideMatrix::<L>::pack(self.pool, in_features, parts);
         let panels = (self.shared).share(self.pool, matrix, || self.cached(matrix, pack))?;
-        WideMatrix::new(panels, out_features, in_features, bias)
+        WideMatrix::new(panels, matrix.out_features, in_features, bias)
     }
 
     /// Panels from the cache, or made and kept there: for what takes more to make than to read.
@@ -264,6 +240,25 @@ impl Packing<'_> {
         let panels = pack()?;
         self.cache.add(self.pool, matrix, &panels)?;
         Ok(panels)
+    }
+}
+
+/// The matrix of some tensors `[n_i, in_features]`, stacked. `num_bytes` has the bytes of the panels of a matrix
+/// `[out_features, in_features]`.
+fn describe<'a>(
+    name: &'a str,
+    format: &'static str,
+    in_features: usize,
+    parts: &[StoredTensor<'_>],
+    num_bytes: impl FnOnce(usize, usize) -> usize,
+) -> CachedMatrix<'a> {
+    let out_features = parts.iter().map(StoredTensor::rows).sum();
+    CachedMatrix {
+        name,
+        format,
+        out_features,
+        in_features,
+        num_bytes: num_bytes(out_features, in_features),
     }
 }
 
