@@ -73,14 +73,12 @@ impl ContentBlock {
                 let input = object(&at_input, input)?;
                 let id: String = take(field, &mut block, "id")?;
                 let name: String = take(field, &mut block, "name")?;
-                let mut function = Map::new();
-                function.insert("name".to_owned(), name.into());
-                function.insert("arguments".to_owned(), input.into());
-                let mut call = Map::new();
-                call.insert("id".to_owned(), id.into());
-                call.insert("type".to_owned(), "function".into());
-                call.insert("function".to_owned(), function.into());
-                Self::ToolUse(call.into())
+                // `json!` would copy what it is given.
+                let mut function = json!({"name": name});
+                function["arguments"] = input.into();
+                let mut call = json!({"id": id, "type": "function"});
+                call["function"] = function;
+                Self::ToolUse(call)
             }
             Some("tool_result") => {
                 let id: String = take(field, &mut block, "tool_use_id")?;

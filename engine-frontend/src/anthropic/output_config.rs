@@ -115,7 +115,9 @@ fn json_schema(field: &str, format: Value) -> Result<Value, ValidationError> {
         return Err(unknown_key(field, key, &["type", "schema"]));
     }
     let schema = object(&at_schema, schema)?;
-    Ok(json!({"type": "json_schema", "schema": schema}))
+    let mut format = json!({"type": "json_schema"});
+    format["schema"] = schema.into();
+    Ok(format)
 }
 
 /// True if thinking is on, and the rest that is said of it.

@@ -98,7 +98,9 @@ fn function(field: &str, tool: Value, warnings: &mut Warnings) -> Result<Value, 
     }
     let schema = tool.remove("input_schema").unwrap_or_default();
     function.insert("parameters".to_owned(), schema);
-    Ok(json!({"type": "function", "function": function}))
+    let mut tool = json!({"type": "function"});
+    tool["function"] = function.into();
+    Ok(tool)
 }
 
 fn take_choice(

@@ -76,11 +76,8 @@ impl Fields {
         &mut self,
         name: &'static str,
     ) -> Result<Option<T>, ValidationError> {
-        self.known.push(name);
-        let Some(value) = self.map.remove(name) else {
-            return Ok(None);
-        };
-        parse(name, value).map(Some)
+        let value = self.take_value(name);
+        value.map(|value| parse(name, value)).transpose()
     }
 
     /// Takes a field as it is.
