@@ -53,7 +53,7 @@ impl GrammarCompiler {
         let engine = self.engine();
         let max_slice_steps = self.options.max_shared_steps.unwrap_or(u64::MAX);
         // Who has time for a slice has none for others' compilations.
-        let waits = max_steps > max_slice_steps || self.options.max_shared_steps.is_none();
+        let waits = max_steps > max_slice_steps || !has_apart;
         match self.cache.turn(specification, max_steps, waits, cancel) {
             Turn::Known(outcome) => Some(outcome),
             Turn::TooDear => None,
@@ -66,13 +66,13 @@ impl GrammarCompiler {
                 let patience = Patience {
                     max_slice_steps,
                     max_steps,
-                    max_bytes: match self.options.max_shared_steps {
-                        Some(_) => MAX_SHARED_BYTES,
-                        None => usize::MAX,
+                    max_bytes: match has_apart {
+                        true => MAX_SHARED_BYTES,
+                        false => usize::MAX,
                     },
                 };
                 let compiled = self.compile_in(engine, specification, patience, cancel);
-                let is_light = self.options.max_shared_steps.is_some()
+                let is_light = has_apart
                     && max_steps <= max_slice_steps
                     && specification.0.memory_bytes() <= MAX_LIGHT_BYTES;
                 self.keep(

@@ -138,19 +138,17 @@ impl Engine {
 
     /// The generation of one grammar alone.
     pub(crate) fn owned(self, leave: OwnMemory) -> Self {
-        let apart = Some(Apart::Own { _leave: leave });
-        Self {
-            apart,
-            shares: self.shares.apart(),
-            ..self
-        }
+        self.set_apart(Apart::Own { _leave: leave })
     }
 
     /// A generation of grammars that take long.
     pub(crate) fn lane(self) -> Self {
-        let apart = Some(Apart::Lane);
+        self.set_apart(Apart::Lane)
+    }
+
+    fn set_apart(self, apart: Apart) -> Self {
         Self {
-            apart,
+            apart: Some(apart),
             shares: self.shares.apart(),
             ..self
         }
