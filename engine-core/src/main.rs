@@ -10,6 +10,11 @@ use clap::{ArgGroup, Parser};
 use engine_core::engine::{Confine, run_connected, run_listening};
 use logging::LogSettings;
 use protocol::{EngineConfig, ModelSource};
+use structured_output::MeteredAllocator;
+
+/// So that what a grammar takes is known to the byte.
+#[global_allocator]
+static ALLOCATOR: MeteredAllocator = MeteredAllocator;
 
 /// Formwork's engine core: schedules requests, runs the model, samples.
 ///

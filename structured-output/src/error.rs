@@ -169,6 +169,13 @@ pub enum MatcherError {
         /// The limit.
         max: u64,
     },
+    /// The work of one call takes more memory than its limit. Known only where the program's allocator is
+    /// [`MeteredAllocator`](crate::MeteredAllocator).
+    #[error("the grammar needs more than {max} bytes here (limit `max_mask_bytes`)")]
+    BytesExhausted {
+        /// [`CompilerOptions::max_mask_bytes`](crate::CompilerOptions).
+        max: usize,
+    },
     /// The answer takes more steps than the matcher's allowance has, or others are at work in its memory:
     /// see [`GrammarMatcher::set_allowance`](crate::GrammarMatcher::set_allowance).
     #[error("the grammar's answer takes more steps than are allowed now")]

@@ -83,6 +83,7 @@ mod json;
 mod lexical;
 mod mask;
 mod matcher;
+mod metered;
 mod options;
 mod pushdown;
 mod regex;
@@ -100,6 +101,7 @@ pub use grammar::CompiledGrammar;
 pub use json::{Draft, Whitespace};
 pub use mask::{MaskRef, MaskView};
 pub use matcher::GrammarMatcher;
+pub use metered::MeteredAllocator;
 pub use options::{
     CancelFlag, CompileBudget, CompileEffort, CompilerOptions, Format, JsonSchemaOptions, Limits,
     PropertyOrder,

@@ -188,7 +188,7 @@ fn check_error(constraint: &RequestConstraint, error: &ReportError) -> CheckErro
     if let CompileError::LimitExceeded { limit, .. } = error
         && matches!(
             *limit,
-            "max_states" | "max_bytes" | "max_steps" | "cache_bytes"
+            "max_states" | "max_bytes" | "max_steps" | "max_mask_bytes" | "cache_bytes"
         )
     {
         return CheckError {

@@ -134,7 +134,7 @@ pub(crate) fn said_of<'a>(field: &str, message: &'a str) -> &'a str {
 fn is_left_to_core(limit: &str) -> bool {
     matches!(
         limit,
-        "max_states" | "max_bytes" | "max_steps" | "max_items"
+        "max_states" | "max_bytes" | "max_steps" | "max_items" | "max_mask_bytes"
     )
 }
 

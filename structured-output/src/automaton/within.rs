@@ -89,7 +89,7 @@ impl TokenAutomaton {
         if may_leave_out {
             // What is left is enough for the one text that is known.
             let mut most = fuel.part(fuel.left() / 8 * 7);
-            most.limit_bytes(most.max_bytes() / 8 * 7);
+            most.limit_to_eighths(7);
             let granted = most.left();
             let done = self.weigh_tokens(state, &mut weighed, &mut most, keep);
             fuel.burn(granted - most.left())?;
@@ -271,7 +271,7 @@ impl TokenAutomaton {
     ) -> Result<TokensLeft, OutOfFuel> {
         let mut own = fuel.part(weighed.steps_for_texts);
         if weighed.steps_for_texts < u64::MAX {
-            own.limit_bytes(own.max_bytes() / 3);
+            own.limit_to_eighths(3);
         }
         let granted = own.left();
         let asked = self.ask_of_text(start, token, &mut own);

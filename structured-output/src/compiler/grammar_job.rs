@@ -256,10 +256,14 @@ impl Job<'_> {
         work: impl FnOnce(&mut Fuel) -> Result<T, OutOfFuel>,
     ) -> Result<T, CompileError> {
         let mut fuel = Fuel::new(self.steps_left());
+        fuel.limit_thread_bytes(self.bytes_left());
         let before = fuel.left();
         let done = work(&mut fuel);
-        // What has too few steps says so before they are counted.
-        let done = done.map_err(|_| self.out_of_steps());
+        // What has too little says so before the steps are counted.
+        let done = done.map_err(|_| match fuel.lacks() {
+            Some(_) => self.out_of_bytes(),
+            None => self.out_of_steps(),
+        });
         self.steps += before - fuel.left();
         done
     }

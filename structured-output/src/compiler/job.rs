@@ -9,6 +9,7 @@ use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
 use crate::lexical::search::{DEAD, Search};
 use crate::lexical::{Bound, ChoiceTree, Fuel, Lexicon};
+use crate::metered::MeteredAllocator;
 use crate::options::{CancelFlag, CompileBudget, Limits};
 use crate::regex::{self, Dialect, Spelling, Translator};
 use crate::specification::GrammarSpecification;
@@ -76,6 +77,7 @@ pub(super) fn compile(
         cancel,
         states: 0,
         bytes: 0,
+        thread_bytes: MeteredAllocator::thread_bytes(),
         spare_bytes: 0,
         steps: 0,
         looked: 0,
@@ -107,6 +109,8 @@ pub(super) struct Job<'a> {
     cancel: &'a CancelFlag,
     states: usize,
     pub(super) bytes: usize,
+    /// What the thread held when it began.
+    thread_bytes: isize,
     /// Bytes beyond the budget, to find out which schema is at fault.
     spare_bytes: usize,
     pub(super) steps: u64,
@@ -177,7 +181,13 @@ impl Job<'_> {
 
     /// Bytes of states that the compilation may still add.
     pub(super) fn bytes_left(&self) -> usize {
-        self.max_bytes().saturating_sub(self.bytes)
+        self.max_bytes().saturating_sub(self.taken_bytes())
+    }
+
+    /// Bytes that it has taken: by what was charged, or by what the thread has allocated, whichever is more.
+    fn taken_bytes(&self) -> usize {
+        let allocated = MeteredAllocator::thread_bytes().saturating_sub(self.thread_bytes);
+        self.bytes.max(usize::try_from(allocated).unwrap_or(0))
     }
 
     /// Bytes of states that it may add in all.
@@ -283,10 +293,11 @@ impl Job<'_> {
         let max_bytes = self.bytes_left();
         let result = self.slice(|automaton| {
             fuel.limit_bytes(automaton.state_bytes().saturating_add(max_bytes));
+            fuel.limit_thread_bytes(max_bytes);
             work(automaton, &mut fuel)
         })?;
         self.beyond = fuel.beyond();
-        if fuel.lacks_bytes() {
+        if fuel.lacks().is_some() {
             return Err(self.out_of_bytes());
         }
         // A slice that had too few steps says so itself.
@@ -336,7 +347,7 @@ impl Job<'_> {
     }
 
     fn check_bytes(&mut self) -> Result<(), CompileError> {
-        match self.bytes > self.max_bytes() {
+        match self.taken_bytes() > self.max_bytes() {
             true => Err(self.out_of_bytes()),
             false => Ok(()),
         }
@@ -360,7 +371,7 @@ impl Job<'_> {
         let bytes = Lexicon::bytes_of(self.num_known);
         self.lacks_room
             || self.states.saturating_add(self.num_known) > self.budget.max_states
-            || self.bytes.saturating_add(bytes) > self.budget.max_bytes
+            || self.taken_bytes().saturating_add(bytes) > self.budget.max_bytes
     }
 
     fn regex(&mut self, pattern: &str, limits: &Limits) -> Result<State, CompileError> {
@@ -415,6 +426,7 @@ impl Job<'_> {
             let max_bytes = self.bytes_left();
             let found = self.slice(|automaton| {
                 fuel.limit_bytes(automaton.state_bytes().saturating_add(max_bytes));
+                fuel.limit_thread_bytes(max_bytes);
                 if !text_exists {
                     match by_bytes.run(&mut automaton.machine().lexicon, &mut fuel) {
                         Ok(DEAD) => return Some(Err(CompileError::Unsatisfiable)),
@@ -431,7 +443,7 @@ impl Job<'_> {
             if let Some(outcome) = found {
                 return outcome;
             }
-            if fuel.lacks_bytes() {
+            if fuel.lacks().is_some() {
                 return Err(self.out_of_bytes());
             }
             if fuel.beyond().is_some() {

@@ -22,8 +22,9 @@ use crate::automaton::{Base, Forgotten, GrammarState, TokenAutomaton, TokenStep}
 use crate::compiler::OwnMemory;
 use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Lack, OutOfFuel};
 use crate::mask::Mask;
+use crate::metered::MeteredAllocator;
 use crate::options::{CompilerOptions, Limits};
 pub(crate) use allowance::Allowance;
 use ready::{Answers, ReadyAnswers};
@@ -32,6 +33,8 @@ use ready::{Answers, ReadyAnswers};
 pub(crate) struct Engine {
     index: Arc<TokenizerIndex>,
     limits: Limits,
+    /// Bytes that one call of a matcher may take.
+    max_call_bytes: usize,
     shares: Shares,
     automaton: Mutex<TokenAutomaton>,
     /// Bytes of its states after the last work that added any: to be read without its lock.
@@ -132,6 +135,7 @@ impl Engine {
             apart: None,
             index,
             limits: options.limits.clone(),
+            max_call_bytes: options.max_mask_bytes,
             shares,
         }
     }
@@ -446,6 +450,8 @@ impl Engine {
         let max_bytes = before.max(self.shares.states_at_most);
         let allowed_bytes = before.saturating_add(allowance.bytes_left());
         fuel.limit_bytes(max_bytes.min(allowed_bytes));
+        fuel.limit_thread_bytes(allowance.bytes_left().min(self.max_call_bytes));
+        let thread_bytes = MeteredAllocator::thread_bytes();
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());
         if let Some(bound) = fuel.beyond() {
@@ -456,10 +462,17 @@ impl Engine {
         let cached = automaton.cache_bytes();
         self.store_bytes(after, cached + automaton.forgotten_bytes());
         // What was freed since was held too.
-        let was_bound = fuel.lacks_bytes() && allowed_bytes < max_bytes;
+        let was_bound = match fuel.lacks() {
+            Some(Lack::States) => allowed_bytes < max_bytes,
+            Some(Lack::Thread) => allowance.bytes_left() <= self.max_call_bytes,
+            None => false,
+        };
+        let taken = MeteredAllocator::thread_bytes().saturating_sub(thread_bytes);
         allowance.spend_bytes(match was_bound {
             true => usize::MAX,
-            false => after.saturating_sub(before),
+            false => after
+                .saturating_sub(before)
+                .max(usize::try_from(taken).unwrap_or(0)),
         });
         if automaton.take_item_excess() {
             return Err(MatcherError::ItemsExhausted {
@@ -472,8 +485,13 @@ impl Engine {
             automaton.drop_later(forgotten);
         }
         automaton.drop_some_forgotten(self.shares.masks);
+        if answer.is_err() && fuel.lacks() == Some(Lack::Thread) && !was_bound {
+            return Err(MatcherError::BytesExhausted {
+                max: self.max_call_bytes,
+            });
+        }
         // Who goes on among states that are there already disturbs nobody.
-        if answer.is_err() && fuel.lacks_bytes()
+        if answer.is_err() && fuel.lacks().is_some()
             || after > before && after > self.shares.states_at_most
         {
             return Err(self.exhausted());

@@ -172,7 +172,7 @@ impl Programs {
         self.values.open.pop();
         let after = values.words.memory_bytes();
         self.values.bytes = (self.values.bytes + after).saturating_sub(before);
-        if fuel.lacks_bytes() {
+        if fuel.lacks().is_some() {
             // There is no going on from there.
             let held = after + values.found.iter().map(Listed::held).sum::<usize>();
             self.values.bytes = self.values.bytes.saturating_sub(held);

@@ -2,14 +2,18 @@
 
 use std::cell::Cell;
 
+use crate::metered::MeteredAllocator;
+
 /// Steps left for a piece of work, and the memory that it may fill. Counts what is done, never time, so
 /// that a run can be repeated.
 #[derive(Debug)]
 pub(crate) struct Fuel {
     left: u64,
     max_bytes: usize,
-    /// Whether more than that was held.
-    lacks_bytes: Cell<bool>,
+    /// As much as the thread may hold, by its own count.
+    max_thread_bytes: isize,
+    /// Of which of both more was held.
+    lacks: Cell<Option<Lack>>,
     /// What was asked for beyond what is done at all.
     beyond: Option<Bound>,
 }
@@ -23,6 +27,15 @@ pub(crate) struct Bound {
     pub(crate) max: u64,
 }
 
+/// Memory of which there is too little.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// That of the states, which all share.
+    States,
+    /// What one piece of work may take of any kind.
+    Thread,
+}
+
 /// The steps are used up, or the memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutOfFuel;
@@ -33,7 +46,8 @@ impl Fuel {
         Self {
             left: steps,
             max_bytes: usize::MAX,
-            lacks_bytes: Cell::new(false),
+            max_thread_bytes: isize::MAX,
+            lacks: Cell::new(None),
             beyond: None,
         }
     }
@@ -43,28 +57,51 @@ impl Fuel {
         self.max_bytes = max_bytes;
     }
 
-    /// The bytes of states that there may be.
-    pub(crate) fn max_bytes(&self) -> usize {
-        self.max_bytes
+    /// Only so many eighths of the bytes from here on: of those of states, and of what the thread may still
+    /// take.
+    pub(crate) fn limit_to_eighths(&mut self, eighths: usize) {
+        self.max_bytes = self.max_bytes / 8 * eighths;
+        let held = MeteredAllocator::thread_bytes();
+        let left = self.max_thread_bytes.saturating_sub(held).max(0);
+        self.max_thread_bytes = held.saturating_add(left / 8 * eighths as isize);
+    }
+
+    /// No more bytes than that beyond what the thread holds now, of whatever kind.
+    pub(crate) fn limit_thread_bytes(&mut self, more: usize) {
+        let more = isize::try_from(more).unwrap_or(isize::MAX);
+        self.max_thread_bytes = MeteredAllocator::thread_bytes().saturating_add(more);
     }
 
     /// Looks whether there is still room where so many bytes of states are held. Asked where states are
     /// made, so that one call can't fill much more than it may.
     pub(crate) fn check_bytes(&self, held: usize) -> Result<(), OutOfFuel> {
-        if held <= self.max_bytes {
-            return Ok(());
+        match held <= self.max_bytes {
+            true => self.check_thread_bytes(),
+            false => Err(self.out_of_bytes(Lack::States)),
         }
-        self.lacks_bytes.set(true);
-        Err(OutOfFuel)
     }
 
-    /// Whether it was the memory that was used up, also where that was freed since.
-    pub(crate) fn lacks_bytes(&self) -> bool {
-        self.lacks_bytes.get()
+    fn check_thread_bytes(&self) -> Result<(), OutOfFuel> {
+        match MeteredAllocator::thread_bytes() <= self.max_thread_bytes {
+            true => Ok(()),
+            false => Err(self.out_of_bytes(Lack::Thread)),
+        }
     }
 
-    /// Takes some steps.
+    #[cold]
+    fn out_of_bytes(&self, lack: Lack) -> OutOfFuel {
+        self.lacks.set(Some(lack));
+        OutOfFuel
+    }
+
+    /// What memory was used up, if some was, also where that was freed since.
+    pub(crate) fn lacks(&self) -> Option<Lack> {
+        self.lacks.get()
+    }
+
+    /// Takes some steps, of which each may have taken memory too.
     pub(crate) fn burn(&mut self, steps: u64) -> Result<(), OutOfFuel> {
+        self.check_thread_bytes()?;
         match self.left.checked_sub(steps) {
             Some(left) => {
                 self.left = left;
@@ -89,7 +126,8 @@ impl Fuel {
         Self {
             left: self.left.min(steps),
             max_bytes: self.max_bytes,
-            lacks_bytes: Cell::new(false),
+            max_thread_bytes: self.max_thread_bytes,
+            lacks: Cell::new(None),
             beyond: None,
         }
     }
@@ -107,8 +145,8 @@ impl Fuel {
         let mut part = self.part(steps);
         let granted = part.left();
         let done = work(&mut part);
-        if part.lacks_bytes() {
-            self.lacks_bytes.set(true);
+        if part.lacks().is_some() {
+            self.lacks.set(part.lacks());
             return Err(OutOfFuel);
         }
         self.burn(granted - part.left())?;

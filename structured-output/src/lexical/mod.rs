@@ -77,7 +77,7 @@ pub(crate) use byte_set::ByteSet;
 pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
 pub(crate) use free_text::{After, FreeText};
-pub(crate) use fuel::{Bound, Fuel, OutOfFuel};
+pub(crate) use fuel::{Bound, Fuel, Lack, OutOfFuel};
 pub(crate) use lasting::Lasting;
 pub(crate) use parts::{Characters, Less};
 pub(crate) use residue::{MAX_MODULUS, MAX_PLACES, Part, Residue};

@@ -25,6 +25,11 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use engine_frontend::server::{ConfigError, ServeArgs, expand_args};
 use engine_frontend::{for_terminal, with_flag_names};
+use structured_output::MeteredAllocator;
+
+/// So that what the check of a constraint takes is known to the byte.
+#[global_allocator]
+static ALLOCATOR: MeteredAllocator = MeteredAllocator;
 
 /// An LLM engine with structured output at its heart.
 #[derive(Debug, Parser)]
