@@ -14,7 +14,7 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 24 << 20;
 /// Bytes of a token: its id and its text, in lists that grow.
 const TOKEN_BYTES: usize = 24;
 /// Bytes of one logprob, with its token's bytes, in the form that the API gives it.
-const LOGPROB_BYTES: usize = 128;
+pub(crate) const LOGPROB_BYTES: usize = 128;
 /// Logprobs per token that every server allows. Who raises `--max-logprobs` has as much more.
 const USUAL_LOGPROBS: usize = 20;
 

@@ -248,7 +248,10 @@ impl OutputProcessor {
             request_id: state.external_req_id.clone(),
             prompt: state.prompt.clone(),
             prompt_token_ids: state.prompt_token_ids.clone(),
-            prompt_logprobs: state.logprobs_processor.take_prompt_logprobs(),
+            prompt_logprobs: state
+                .logprobs_processor
+                .take_prompt_logprobs()
+                .map(Arc::from),
             scores: std::mem::take(&mut state.scores),
             outputs,
             finished,

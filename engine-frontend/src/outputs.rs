@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use protocol::{FinishReason, StopReason, TokenTrace};
 
+use crate::answer_budget::LOGPROB_BYTES;
 use crate::logprobs::PositionLogprobs;
 
 /// The state of one request: complete, cumulative so far, or what is new, depending on
@@ -18,7 +19,7 @@ pub struct RequestOutput {
     pub prompt_token_ids: Arc<[u32]>,
     /// Logprobs of the prompt's tokens where asked for, with the first output. One entry per
     /// prompt token; `None` at positions without one (the first has nothing before it).
-    pub prompt_logprobs: Option<Vec<Option<PositionLogprobs>>>,
+    pub prompt_logprobs: Option<Arc<[Option<PositionLogprobs>]>>,
     /// One row per scored position, where asked for; see [`protocol::EngineCoreOutput::scores`].
     pub scores: Vec<Vec<f32>>,
     /// The answers, by index.
@@ -115,8 +116,6 @@ impl RequestOutput {
 
     /// About how many bytes there are to read.
     pub(crate) fn num_bytes(&self) -> usize {
-        /// Of a logprob, with its token's text and bytes.
-        const LOGPROB_BYTES: usize = 128;
         let logprobs = |positions: &[PositionLogprobs]| -> usize {
             positions.iter().map(|p| p.len() * LOGPROB_BYTES).sum()
         };
@@ -129,8 +128,12 @@ impl RequestOutput {
                 + logprobs(positions)
                 + alternatives * LOGPROB_BYTES
         };
-        let prompt = self.prompt_logprobs.iter().flatten().flatten();
-        let prompt: usize = prompt.map(|p| p.len() * LOGPROB_BYTES).sum();
+        let prompt = self.prompt_logprobs.as_deref().unwrap_or_default();
+        let prompt: usize = prompt
+            .iter()
+            .flatten()
+            .map(|p| p.len() * LOGPROB_BYTES)
+            .sum();
         prompt + self.outputs.iter().map(of_answer).sum::<usize>()
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::Fields;
 use super::ignored_fields::Api;
-use super::logprobs::ChatCompletionLogProbs;
+use super::logprobs::{ChatCompletionLogProbs, PromptLogprobs};
 use super::reasoning_effort;
 use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
@@ -299,7 +299,7 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
 }
 
 /// The answer to a [`ChatCompletionRequest`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChatCompletionResponse {
     /// `chatcmpl-...`.
     pub id: String,
@@ -316,13 +316,13 @@ pub struct ChatCompletionResponse {
     /// What answered.
     pub system_fingerprint: String,
     /// The prompt's logprobs, with `prompt_logprobs`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt_logprobs: Option<Vec<Option<Value>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptLogprobs>,
     /// The prompt's tokens, with `return_token_ids`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
     /// Parts of the request that have no effect, with `include_warnings`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub warnings: Option<Vec<String>>,
 }
 

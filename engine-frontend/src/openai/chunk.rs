@@ -9,7 +9,7 @@ use super::trace::TracedToken;
 use super::usage::UsageInfo;
 
 /// One piece of a streamed completion.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CompletionStreamResponse {
     /// `cmpl-...`, the same in all pieces.
     pub id: String,
@@ -24,15 +24,15 @@ pub struct CompletionStreamResponse {
     /// What is new; empty in the piece that brings the usage.
     pub choices: Vec<CompletionResponseStreamChoice>,
     /// Tokens taken so far, where asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageInfo>,
     /// Parts of the request that have no effect, with `include_warnings`; in the first piece.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub warnings: Option<Vec<String>>,
 }
 
 /// What is new of one answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CompletionResponseStreamChoice {
     /// Which answer.
     pub index: u32,
@@ -45,27 +45,27 @@ pub struct CompletionResponseStreamChoice {
     /// The stop string or stop token id; in its last piece.
     pub stop_reason: Option<Value>,
     /// Under a constraint, in the last piece: whether the answer is a whole text of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
     /// `true` where `max_tokens` led the answer to its end; else absent.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub structured_output_completed_by_budget: bool,
     /// `true` where a string that repeated itself was closed; else absent.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub structured_output_repetition_closed: bool,
     /// What these tokens were chosen from, with `include_trace`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Vec<TracedToken>>,
     /// These tokens, with `return_token_ids`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
     /// The prompt's tokens, with `return_token_ids`; in the answer's first piece.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
 }
 
 /// One piece of a streamed chat completion.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChatCompletionStreamResponse {
     /// `chatcmpl-...`, the same in all pieces.
     pub id: String,
@@ -80,18 +80,18 @@ pub struct ChatCompletionStreamResponse {
     /// What is new; empty in the piece that brings the usage.
     pub choices: Vec<ChatCompletionResponseStreamChoice>,
     /// The prompt's tokens, with `return_token_ids`; in the first piece.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
     /// Tokens taken so far, where asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageInfo>,
     /// Parts of the request that have no effect, with `include_warnings`; in the first piece.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub warnings: Option<Vec<String>>,
 }
 
 /// What is new of one answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChatCompletionResponseStreamChoice {
     /// Which answer.
     pub index: u32,
@@ -102,22 +102,22 @@ pub struct ChatCompletionResponseStreamChoice {
     /// Why the answer is complete; in its last piece.
     pub finish_reason: Option<String>,
     /// The stop string or stop token id; in its last piece.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<Value>,
     /// Under a constraint, in the last piece: whether the answer is a whole text of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
     /// `true` where `max_tokens` led the answer to its end; else absent.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub structured_output_completed_by_budget: bool,
     /// `true` where a string that repeated itself was closed; else absent.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub structured_output_repetition_closed: bool,
     /// What these tokens were chosen from, with `include_trace`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Vec<TracedToken>>,
     /// These tokens, with `return_token_ids`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::Fields;
 use super::ignored_fields::Api;
-use super::logprobs::CompletionLogProbs;
+use super::logprobs::{CompletionLogProbs, PromptLogprobs};
 use super::request::{CommonFields, wrong_max_tokens};
 use super::trace::TracedToken;
 use super::usage::UsageInfo;
@@ -213,7 +213,7 @@ impl CompletionRequest {
 }
 
 /// The answer to a [`CompletionRequest`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CompletionResponse {
     /// `cmpl-...`.
     pub id: String,
@@ -230,12 +230,12 @@ pub struct CompletionResponse {
     /// What answered.
     pub system_fingerprint: String,
     /// Parts of the request that have no effect, with `include_warnings`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub warnings: Option<Vec<String>>,
 }
 
 /// One answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CompletionResponseChoice {
     /// Position in `choices`.
     pub index: u32,
@@ -249,27 +249,27 @@ pub struct CompletionResponseChoice {
     pub stop_reason: Option<Value>,
     /// Under a constraint: whether the text is a whole one, not cut off by a limit or a stop
     /// string.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
     /// `true` where `max_tokens` led the answer to its end; else absent.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub structured_output_completed_by_budget: bool,
     /// `true` where a string that repeated itself was closed; else absent.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub structured_output_repetition_closed: bool,
     /// What its tokens were chosen from, with `include_trace`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Vec<TracedToken>>,
     /// The answer's tokens, with `return_token_ids`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
     /// The prompt's tokens, with `return_token_ids`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
     /// The prompt's logprobs, with `prompt_logprobs`: per token a map from id to logprob, rank
     /// and text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt_logprobs: Option<Vec<Option<Value>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptLogprobs>,
 }
 
 #[cfg(test)]

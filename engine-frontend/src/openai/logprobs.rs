@@ -1,15 +1,19 @@
 //! Logprobs in the two shapes of the API.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::logprobs::{Logprob, PositionLogprobs};
+use crate::outputs::RequestOutput;
 
 /// Logprobs below this are reported as this: JSON has no infinity.
 const MIN_LOGPROB: f64 = -9999.0;
 
 /// Logprobs of a completion: four lists with one entry per token.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct CompletionLogProbs {
     /// Where each token starts in the text, in characters.
     pub text_offset: Vec<u32>,
@@ -18,7 +22,59 @@ pub struct CompletionLogProbs {
     /// The token's text.
     pub tokens: Vec<String>,
     /// Text and logprob of the token and of the most probable ones.
-    pub top_logprobs: Vec<Option<Map<String, Value>>>,
+    pub top_logprobs: Vec<Option<TopLogprobs>>,
+}
+
+/// Text and logprob of some tokens, no text twice: in JSON an object.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TopLogprobs(Vec<(String, f64)>);
+
+impl Serialize for TopLogprobs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(text, logprob)| (text, logprob)))
+    }
+}
+
+/// The logprobs of a prompt as vLLM's extra field has them: per token null, or an object of token ids with
+/// logprob, rank and text each. Answers share them, and they become text one by one: as values of JSON they
+/// would take twenty times as much.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PromptLogprobs(Arc<[Option<PositionLogprobs>]>);
+
+impl PromptLogprobs {
+    /// Those of an output, if it has some.
+    pub(super) fn of(output: &RequestOutput) -> Option<Self> {
+        output.prompt_logprobs.clone().map(Self)
+    }
+}
+
+impl Serialize for PromptLogprobs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let positions = self.0.iter();
+        serializer.collect_seq(positions.map(|position| position.as_deref().map(ById)))
+    }
+}
+
+/// The tokens of one position.
+struct ById<'a>(&'a [Logprob]);
+
+impl Serialize for ById<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Entry<'a> {
+            logprob: f64,
+            rank: Option<u32>,
+            decoded_token: Cow<'a, str>,
+        }
+        serializer.collect_map(self.0.iter().map(|token| {
+            let entry = Entry {
+                logprob: number(token.logprob),
+                rank: token.rank,
+                decoded_token: token.decoded_token(),
+            };
+            (token.token_id, entry)
+        }))
+    }
 }
 
 /// Logprobs of a chat answer.
@@ -91,13 +147,17 @@ impl CompletionLogProbs {
         };
         self.tokens.push(token_text(chosen, as_token_ids));
         self.token_logprobs.push(Some(number(chosen.logprob)));
-        let mut top = Map::new();
-        for token in position.into_iter().flatten() {
+        let position = position.map_or(&[][..], Vec::as_slice);
+        let mut texts = HashSet::with_capacity(position.len());
+        let mut top = Vec::with_capacity(position.len());
+        for token in position {
+            let text = token_text(token, as_token_ids);
             // Of two tokens with one text the more probable stays: the first of them.
-            top.entry(token_text(token, as_token_ids))
-                .or_insert_with(|| json!(number(token.logprob)));
+            if texts.insert(text.clone()) {
+                top.push((text, number(token.logprob)));
+            }
         }
-        self.top_logprobs.push(Some(top));
+        self.top_logprobs.push(Some(TopLogprobs(top)));
     }
 }
 
@@ -141,31 +201,10 @@ impl ChatCompletionLogProbs {
     }
 }
 
-/// Prompt logprobs as vLLM's extra field has them: per token a map from token id to logprob, rank
-/// and text.
-pub(super) fn prompt_logprobs(positions: &[Option<PositionLogprobs>]) -> Vec<Option<Value>> {
-    let one = |position: &PositionLogprobs| {
-        let tokens: Map<String, Value> = position
-            .iter()
-            .map(|token| {
-                let value = json!({
-                    "logprob": number(token.logprob),
-                    "rank": token.rank,
-                    "decoded_token": token.decoded_token(),
-                });
-                (token.token_id.to_string(), value)
-            })
-            .collect();
-        Value::Object(tokens)
-    };
-    positions
-        .iter()
-        .map(|position| position.as_ref().map(one))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn token(id: u32, text: &str, logprob: f32) -> Logprob {
@@ -235,11 +274,10 @@ mod tests {
 
     #[test]
     fn prompt_shape() {
-        let shaped = prompt_logprobs(&[None, Some(vec![token(3, "x", -0.5)])]);
-        assert_eq!(shaped[0], None);
+        let positions = vec![None, Some(vec![token(3, "x", -0.5)])];
         assert_eq!(
-            shaped[1],
-            Some(json!({"3": {"logprob": -0.5, "rank": null, "decoded_token": "x"}}))
+            serde_json::to_value(PromptLogprobs(positions.into())).unwrap(),
+            json!([null, {"3": {"logprob": -0.5, "rank": null, "decoded_token": "x"}}])
         );
     }
 }

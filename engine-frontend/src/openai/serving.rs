@@ -21,11 +21,11 @@ use super::completion::{
 use super::default_sampling_params::DefaultSamplingParams;
 use super::echo::text_and_logprobs;
 use super::error::ServingError;
-use super::logprobs::prompt_logprobs;
+use super::logprobs::PromptLogprobs;
 use super::tool_format::ToolCallFormat;
 use super::trace::take_trace;
 use super::usage::UsageInfo;
-use crate::answer_budget::MAX_ANSWER_BYTES;
+use crate::answer_budget::{LOGPROB_BYTES, MAX_ANSWER_BYTES};
 use crate::async_llm::{AsyncLLM, RequestStream};
 use crate::error::ValidationError;
 use crate::input_processor::GenerateRequest;
@@ -295,8 +295,6 @@ fn check_repeated(
 ) -> Result<(), ValidationError> {
     /// Bytes of a token's id, as a number and as JSON.
     const ID_BYTES: usize = 16;
-    /// Bytes of a logprob, as JSON has it.
-    const LOGPROB_BYTES: usize = 128;
     let common = &request.common;
     let n = common.n.unwrap_or(1);
     let of_ids = match common.return_token_ids {
@@ -373,7 +371,7 @@ fn completion_choice(
         }),
         prompt_token_ids: return_token_ids.then(|| output.prompt_token_ids.to_vec()),
         prompt_logprobs: match request.common.prompt_logprobs {
-            Some(_) => output.prompt_logprobs.as_deref().map(prompt_logprobs),
+            Some(_) => PromptLogprobs::of(output),
             None => None,
         },
     }

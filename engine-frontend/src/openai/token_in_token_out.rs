@@ -9,7 +9,7 @@ use super::error::ServingError;
 use super::fields::{Fields, list, missing, object};
 use super::ignored_fields::Api;
 use super::known_keys;
-use super::logprobs::number;
+use super::logprobs::{PromptLogprobs, number};
 use super::own_words::OwnWords;
 use super::request::{CommonFields, wrong_max_tokens};
 use super::serving::stop_reason;
@@ -284,7 +284,7 @@ fn without_other_constraints(mut error: ValidationError) -> ValidationError {
 }
 
 /// The answer to a [`TokenGenerateRequest`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TokenGenerateResponse {
     /// `generate-tokens-...`.
     pub request_id: String,
@@ -297,9 +297,9 @@ pub struct TokenGenerateResponse {
     /// Tokens taken.
     pub usage: UsageInfo,
     /// The prompt's logprobs, with `prompt_logprobs`.
-    pub prompt_logprobs: Option<Vec<Option<Value>>>,
+    pub prompt_logprobs: Option<PromptLogprobs>,
     /// The prompt's tokens, with `return_token_ids`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
 }
 

@@ -217,7 +217,7 @@ fn logprobs_follow_the_tokens() {
     first.new_prompt_logprobs = Some(LogprobsLists::default());
     fixture.feed(first);
     let sent = fixture.next().unwrap();
-    assert_eq!(sent.prompt_logprobs, Some(vec![None]));
+    assert_eq!(sent.prompt_logprobs, Some([None].into()));
     let position = &sent.outputs[0].logprobs.as_ref().unwrap()[0];
     let seen: Vec<_> = position
         .iter()

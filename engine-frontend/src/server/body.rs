@@ -46,8 +46,9 @@ pub(super) async fn read_json<T: Send + 'static>(
     check_content_type(headers)?;
     check_content_encoding(headers)?;
     let mut share = client.share();
-    if !share.grow(headers.len() as u64 * HEADER_BYTES) {
-        return Err(no_memory(&share));
+    let of_headers = headers.len() as u64 * HEADER_BYTES;
+    if !share.grow(of_headers) {
+        return Err(no_memory(&share, of_headers));
     }
     let bytes = {
         let wait = client.connection.wait_for_body();
@@ -152,7 +153,7 @@ async fn read(
             return Err(too_large());
         }
         if !make_room(&mut bytes, data.len(), length, share) {
-            return Err(no_memory(share));
+            return Err(no_memory(share, data.len() as u64));
         }
         bytes.extend_from_slice(&data);
     }

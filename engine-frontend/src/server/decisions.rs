@@ -31,8 +31,9 @@ async fn decide(app: &AppState, request: Request, api: DecisionApi) -> Result<Re
     let prepared = app.serving.prepare_decision(&questions, &call.context);
     let prepared = call.within_deadline(prepared).await?;
     // A question each may repeat a long text, which the body had once.
-    if !share.grow(prepared.num_bytes() as u64) {
-        return Err(no_memory(&share));
+    let num_bytes = prepared.num_bytes() as u64;
+    if !share.grow(num_bytes) {
+        return Err(no_memory(&share, num_bytes));
     }
     let decided = app.serving.decide(prepared, &call.context);
     let decided = call.within_deadline(decided).await?;

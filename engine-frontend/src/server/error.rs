@@ -81,7 +81,7 @@ pub(super) fn held_json(
     body.shrink_to_fit();
     match share.resize_for_answer(body.len() as u64) {
         true => Ok(json_body(StatusCode::OK, share.hold(body))),
-        false => Err(no_memory(&share)),
+        false => Err(no_memory(&share, body.len() as u64)),
     }
 }
 

@@ -103,8 +103,9 @@ pub(super) async fn batch_chat_completions(
     if let Some(refusal) = call.count_answers(request.conversations.len()) {
         return Ok(refusal);
     }
-    if !share.grow(request.num_repeated_bytes() as u64) {
-        return Err(no_memory(&share));
+    let repeated = request.num_repeated_bytes() as u64;
+    if !share.grow(repeated) {
+        return Err(no_memory(&share, repeated));
     }
     call.apply_flags(&mut request.shared.common);
     app.serving.warn_of_unread_in_batch(&mut request);
@@ -410,8 +411,9 @@ pub(super) async fn version() -> Response {
 pub(super) async fn metrics(State(app): App, request: Request) -> Result<Response, ApiError> {
     let text = app.metrics.render(&app.serving.engine().engine_metrics());
     let mut share = Client::of(&request, &app).share();
-    if !share.resize_for_answer(text.len() as u64) {
-        return Err(no_memory(&share));
+    let num_bytes = text.len() as u64;
+    if !share.resize_for_answer(num_bytes) {
+        return Err(no_memory(&share, num_bytes));
     }
     let mut response = Response::new(Body::from(share.hold(text.into_bytes())));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -45,8 +45,9 @@ impl BodyParser {
             drop(bytes);
             // Beside these stands what is made of them, for which the bytes' share is kept.
             share.body_bytes = bytes_len as u64;
-            if !share.grow(value_bytes as u64) {
-                return Err(no_memory(&share));
+            let value_bytes = value_bytes as u64;
+            if !share.grow(value_bytes) {
+                return Err(no_memory(&share, value_bytes));
             }
             Ok((read(value)?, share))
         };
@@ -82,15 +83,26 @@ fn give_memory_back() {
     }
 }
 
-/// A request that there is no memory for.
-pub(super) fn no_memory(share: &Share) -> ApiError {
+/// A request that there is no memory for: so many bytes more than its share has. Where the server has as
+/// much for all requests together, they may be had later.
+pub(super) fn no_memory(share: &Share, bytes: u64) -> ApiError {
     tracing::warn!("a request was turned away: no memory for it");
+    let size = share.budget().size();
+    let needed = share.amount().saturating_add(bytes);
+    if needed > size {
+        return ApiError::bad_request(format!(
+            "the request takes {} MiB of memory, but the server has {} MiB for all requests together \
+             (--max-request-memory): send less at once",
+            needed.div_ceil(1 << 20),
+            size >> 20
+        ));
+    }
     ApiError::new(
         StatusCode::SERVICE_UNAVAILABLE,
         format!(
             "requests under way and answers that wait for their clients take {} MiB together, which is \
              all that the server has for them (see --max-request-memory); try again later",
-            share.budget().size() >> 20
+            size >> 20
         ),
     )
 }

@@ -50,7 +50,9 @@ impl GrammarMatcher {
         }
         match self.next_token_mask_within(num_tokens) {
             // Too many to be asked: the text ends with those.
-            Err(MatcherError::StepsExhausted { .. } | MatcherError::BytesExhausted { .. }) => Ok(self.mask_of_tokens(own)),
+            Err(MatcherError::StepsExhausted { .. } | MatcherError::BytesExhausted { .. }) => {
+                Ok(self.mask_of_tokens(own))
+            }
             weighed => weighed,
         }
     }

@@ -15,7 +15,7 @@ use crate::openai::chat::{
     ChatCompletionResponseChoice, ChatMessage,
 };
 use crate::openai::error::ServingError;
-use crate::openai::logprobs::{ChatCompletionLogProbs, prompt_logprobs};
+use crate::openai::logprobs::{ChatCompletionLogProbs, PromptLogprobs};
 use crate::openai::reasoning_effort::{self, REASONING_EFFORT, thinking_token_budget};
 use crate::openai::tool_call::split_answer;
 use crate::openai::tool_choice::ToolChoice;
@@ -142,7 +142,7 @@ impl OpenAIServing {
                 if request.common.return_token_ids && is_one {
                     response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
                 }
-                response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
+                response.prompt_logprobs = PromptLogprobs::of(&output);
                 for mut completion in output.outputs {
                     completion.index += i * n;
                     let openings = openings.as_ref();

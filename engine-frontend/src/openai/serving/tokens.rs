@@ -5,7 +5,7 @@ use structured_output::CancelFlag;
 use super::{OpenAIServing, RequestContext, request_id};
 use crate::input_processor::GenerateRequest;
 use crate::openai::error::ServingError;
-use crate::openai::logprobs::prompt_logprobs;
+use crate::openai::logprobs::PromptLogprobs;
 use crate::openai::token_in_token_out::{
     TokenGenerateChoice, TokenGenerateRequest, TokenGenerateResponse, serving_error_in_own_words,
 };
@@ -42,7 +42,7 @@ impl OpenAIServing {
                 if request.common.return_token_ids {
                     response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
                 }
-                response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
+                response.prompt_logprobs = PromptLogprobs::of(&output);
                 let choices = output.outputs.into_iter();
                 let choices = choices.map(|answer| TokenGenerateChoice::new(&request, answer));
                 response.choices.extend(choices);

@@ -8,7 +8,8 @@ use super::values::{Shape, value};
 
 use Shape::{
     Bias, Choice, Constraint, Conversations, Flag, Format, Grammar, IdLists, Ids, Logprobs,
-    Messages, Nest, Number, Object, Regex, Schema, Strings, Template, Text, ToolChoice, Tools,
+    Messages, NamedQuestions, Nest, Number, Object, Questions, Regex, Schema, Strings, Template,
+    Text, ToolChoice, Tools,
 };
 
 /// One request, as it goes over the wire.
@@ -176,6 +177,21 @@ const OF_GENERATE: &[(&str, Shape)] = &[
     ("return_token_ids", Flag),
     ("stream", Flag),
 ];
+const OF_DECISIONS: &[(&str, Shape)] = &[
+    ("input", Text),
+    ("input", Messages),
+    ("instructions", Text),
+    ("questions", Questions),
+    ("questions", Questions),
+    ("questions", Nest),
+];
+const OF_SYSTEM_ONE: &[(&str, Shape)] = &[
+    ("state", Text),
+    ("state", Nest),
+    ("questions", NamedQuestions),
+    ("questions", NamedQuestions),
+    ("questions", Object),
+];
 const OF_DETOKENIZE: &[(&str, Shape)] = &[("tokens", Ids), ("tokens", Ids), ("model", Text)];
 
 const PATHS: &[&str] = &[
@@ -196,7 +212,7 @@ const PATHS: &[&str] = &[
 pub(super) fn case(number: u64, key: &str) -> Case {
     let mut random = Random::new(number);
     let random = &mut random;
-    match random.below(24) {
+    match random.below(26) {
         0..=6 => posted("/v1/completions", &[COMMON, OF_COMPLETIONS], key, random),
         7..=13 => posted("/v1/chat/completions", &[COMMON, OF_CHAT], key, random),
         14..=15 => posted("/v1/responses", &[COMMON, OF_RESPONSES], key, random),
@@ -214,25 +230,38 @@ pub(super) fn case(number: u64, key: &str) -> Case {
             0 => posted("/v1/messages/count_tokens", &[OF_MESSAGES], key, random),
             _ => posted("/v1/messages", &[COMMON, OF_MESSAGES], key, random),
         },
+        23 => posted("/v1/decisions", &[OF_DECISIONS], key, random),
+        24 => posted("/v1/systemone", &[OF_SYSTEM_ONE], key, random),
         _ => odd_head(key, random),
     }
 }
 
+/// Tokens of an answer: mostly few, so that many requests can be tried.
+const MAX_TOKENS: [u32; 8] = [2, 2, 2, 2, 2, 2, 50, 400];
+
 /// The least that a route asks for.
-fn base(path: &str, fields: &[&[(&str, Shape)]]) -> Value {
+fn base(path: &str, fields: &[&[(&str, Shape)]], random: &mut Random) -> Value {
+    let max_tokens = *random.one_of(&MAX_TOKENS);
     match path {
-        "/v1/completions" => json!({"prompt": "Hi", "max_tokens": 2}),
+        "/v1/completions" => json!({"prompt": "Hi", "max_tokens": max_tokens}),
         "/v1/chat/completions" | "/v1/messages" | "/v1/messages/count_tokens" => {
-            json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2})
+            json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": max_tokens})
         }
-        "/v1/responses" => json!({"input": "Hi", "max_output_tokens": 2}),
+        "/v1/responses" => json!({"input": "Hi", "max_output_tokens": max_tokens}),
         "/formwork/v1/check" => json!({"text": "a"}),
+        "/v1/decisions" => {
+            let question = json!({"type": "predicate", "name": "a", "instructions": "Is it?"});
+            json!({"input": "Hi", "questions": [question]})
+        }
+        "/v1/systemone" => {
+            json!({"state": "Hi", "questions": {"a": {"type": "noul", "instructions": "Is it?"}}})
+        }
         "/v1/chat/completions/batch" => {
             let conversation = json!([{"role": "user", "content": "Hi"}]);
-            json!({"messages": [conversation, conversation], "max_tokens": 2})
+            json!({"messages": [conversation, conversation], "max_tokens": max_tokens})
         }
         "/inference/v1/generate" => {
-            json!({"token_ids": [1], "sampling_params": {"max_tokens": 2}})
+            json!({"token_ids": [1], "sampling_params": {"max_tokens": max_tokens}})
         }
         "/detokenize" => json!({"tokens": [1]}),
         _ if fields == [OF_TOKENIZED_CHAT] => {
@@ -244,7 +273,7 @@ fn base(path: &str, fields: &[&[(&str, Shape)]]) -> Value {
 
 /// One to four fields beside the least, which share a size.
 fn posted(path: &str, fields: &[&[(&str, Shape)]], key: &str, random: &mut Random) -> Case {
-    let mut body = base(path, fields);
+    let mut body = base(path, fields, random);
     let count = 1 + random.below(4);
     let size = random.size() / count;
     let mut label = path.to_owned();

@@ -23,6 +23,10 @@ pub(super) enum Shape {
     Messages,
     /// Not among the shapes that stand in for others.
     Conversations,
+    /// The same: questions of a decision.
+    Questions,
+    /// The same, by their names.
+    NamedQuestions,
     Tools,
     ToolChoice,
     Template,
@@ -33,7 +37,8 @@ pub(super) enum Shape {
 
 use Shape::{
     Bias, Choice, Constraint, Conversations, Flag, Format, Grammar, IdLists, Ids, Logprobs,
-    Messages, Nest, Number, Object, Regex, Schema, Strings, Template, Text, ToolChoice, Tools,
+    Messages, NamedQuestions, Nest, Number, Object, Questions, Regex, Schema, Strings, Template,
+    Text, ToolChoice, Tools,
 };
 
 const ALL: [Shape; 20] = [
@@ -88,6 +93,8 @@ fn shaped(shape: Shape, random: &mut Random, size: usize) -> Value {
             let count = (*random.one_of(&[1, 3, 100, 1024])).min(size / 40 + 1);
             vec![messages(random, size / count); count].into()
         }
+        Questions => questions(random, size),
+        NamedQuestions => named_questions(random, size),
         Tools => tools(random, size),
         ToolChoice => random
             .one_of(&[
@@ -338,4 +345,48 @@ fn nest(random: &mut Random, size: usize) -> Value {
         };
     }
     inner
+}
+
+/// Questions of each kind, with few options or as many as there is room for.
+fn questions(random: &mut Random, size: usize) -> Value {
+    let count = (*random.one_of(&[1, 2, 16, 200])).min(size / 40 + 1);
+    let size = size / count;
+    let question = |random: &mut Random, i: usize| {
+        let asked = text(random, size / 4);
+        match random.below(3) {
+            0 => json!({"type": "predicate", "name": format!("q{i}"), "instructions": asked}),
+            1 => {
+                let values = strings(random, size);
+                let values = values.as_array().cloned().unwrap_or_default();
+                let choices: Vec<Value> = values.iter().map(|v| json!({"value": v})).collect();
+                json!({"type": "choice", "instructions": asked, "choices": choices})
+            }
+            _ => {
+                let levels: Vec<Value> = (0..2 + size / 64)
+                    .map(|i| json!({"label": format!("level {i}"), "description": "of some words"}))
+                    .collect();
+                json!({"type": "score", "instructions": asked, "levels": levels})
+            }
+        }
+    };
+    (0..count).map(|i| question(random, i)).collect()
+}
+
+fn named_questions(random: &mut Random, size: usize) -> Value {
+    let count = (*random.one_of(&[1, 2, 16, 200])).min(size / 40 + 1);
+    let size = size / count;
+    let question = |random: &mut Random| {
+        let asked = text(random, size / 4);
+        match random.below(3) {
+            0 => json!({"type": "noul", "instructions": asked}),
+            1 => {
+                let criteria = (0..2 + size / 24).map(|i| (format!("option {i}"), json!("of it")));
+                let criteria: Map<String, Value> = criteria.collect();
+                json!({"type": "choice", "instructions": asked, "criteria": criteria})
+            }
+            _ => json!({"type": "score", "instructions": asked, "criteria": strings(random, size)}),
+        }
+    };
+    let questions = (0..count).map(|i| (format!("q{i}"), question(random)));
+    Value::Object(questions.collect())
 }
