@@ -5,8 +5,8 @@ mod byte_vocabulary;
 
 use byte_vocabulary::EOS;
 use structured_output::{
-    CancelFlag, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError,
-    RenewError,
+    CancelFlag, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions,
+    MatcherError, RenewError,
 };
 
 fn compiler(cache_bytes: usize) -> GrammarCompiler {
@@ -127,7 +127,7 @@ fn few_have_memory_of_their_own() {
     let compiler = compiler(1 << 20);
     let grammar = compiler.compile_regex("a*").unwrap();
     let matcher = || GrammarMatcher::new(&grammar);
-    let mut with_own: Vec<GrammarMatcher> = (0..4).map(|_| matcher()).collect();
+    let mut with_own: Vec<GrammarMatcher> = (0..2).map(|_| matcher()).collect();
     for matcher in &mut with_own {
         // To shared memory; and, having come no further, to its own.
         renew(&compiler, matcher).unwrap();
@@ -139,23 +139,51 @@ fn few_have_memory_of_their_own() {
         ));
     }
     assert!(!compiler.has_own_memory());
-    let mut fifth = matcher();
-    renew(&compiler, &mut fifth).unwrap();
-    let error = renew(&compiler, &mut fifth).unwrap_err();
-    assert_eq!(error, RenewError::NoMemory { max: 4 });
-    assert!(fifth.accept_token(u32::from(b'a')).unwrap(), "as it was");
-    fifth.rollback(1).unwrap();
+    let mut third = matcher();
+    renew(&compiler, &mut third).unwrap();
+    let error = renew(&compiler, &mut third).unwrap_err();
+    assert_eq!(error, RenewError::NoMemory { max: 2 });
+    assert!(third.accept_token(u32::from(b'a')).unwrap(), "as it was");
+    third.rollback(1).unwrap();
     with_own.pop();
     assert!(compiler.has_own_memory());
-    renew(&compiler, &mut fifth).unwrap();
+    renew(&compiler, &mut third).unwrap();
     // A fork stays in it.
-    let fork = fifth.fork();
-    drop(fifth);
-    let mut sixth = matcher();
-    renew(&compiler, &mut sixth).unwrap();
-    assert!(renew(&compiler, &mut sixth).is_err());
+    let fork = third.fork();
+    drop(third);
+    let mut fourth = matcher();
+    renew(&compiler, &mut fourth).unwrap();
+    assert!(renew(&compiler, &mut fourth).is_err());
     drop(fork);
-    renew(&compiler, &mut sixth).unwrap();
+    renew(&compiler, &mut fourth).unwrap();
+}
+
+/// What fills its memory again and again by what is asked about its text goes on, as long as it comes further.
+#[test]
+fn a_text_that_fills_memory_of_its_own_goes_on_in_a_new_one() {
+    let compiler = compiler(16 << 20);
+    let schema = r#"{"type":"array","items":{"type":"string","maxLength":30},"uniqueItems":true}"#;
+    let options = JsonSchemaOptions::default();
+    let grammar = compiler.compile_json_schema(schema, &options).unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let items: Vec<String> = (0..150).map(|n| format!("\"item number {n}\"")).collect();
+    let text = format!("[{}]", items.join(","));
+    let mut num_renewed = 0;
+    for token_id in text.bytes().map(u32::from).chain([EOS]) {
+        let mask = ask(&compiler, &mut matcher, &mut num_renewed, |matcher| {
+            matcher.next_token_mask()
+        });
+        assert!(mask.is_allowed(token_id));
+        assert!(ask(&compiler, &mut matcher, &mut num_renewed, |matcher| {
+            matcher.accept_token(token_id)
+        }));
+    }
+    assert!(matcher.is_terminated());
+    assert!(
+        num_renewed > 10,
+        "{num_renewed}: it filled nothing of its own"
+    );
+    assert!(compiler.has_own_memory());
 }
 
 /// Who is moved again and again by what others do needs no memory of its own.
@@ -163,7 +191,7 @@ fn few_have_memory_of_their_own() {
 fn whoever_comes_much_further_each_time_never_waits_for_memory() {
     let compiler = compiler(1 << 20);
     let grammar = compiler.compile_regex("a*").unwrap();
-    let mut with_own: Vec<_> = (0..4).map(|_| GrammarMatcher::new(&grammar)).collect();
+    let mut with_own: Vec<_> = (0..2).map(|_| GrammarMatcher::new(&grammar)).collect();
     for matcher in &mut with_own {
         renew(&compiler, matcher).unwrap();
         renew(&compiler, matcher).unwrap();

@@ -22,8 +22,9 @@ const MAX_REFUSED: usize = 1024;
 /// Bytes of the constraints that were refused, at most.
 const MAX_REFUSED_BYTES: usize = 8 << 20;
 
-/// As many times as for one constraint may wait in all.
-const MAX_CROWDS: usize = 16;
+/// As many times as there are places in the queue may wait for others, who take none: the answers to one request
+/// (`n`) have one constraint.
+const WAITING_PER_PLACE: usize = 16;
 
 /// Who waits for whom, and what was refused. Clones are one.
 #[derive(Clone)]
@@ -155,8 +156,9 @@ pub(super) struct First {
 }
 
 impl SameConstraints {
-    /// Nothing is known, and nobody waits. At most `max_waiting` will for one constraint.
-    pub(super) fn new(lanes: Arc<CompileLanes>, max_waiting: usize) -> Self {
+    /// Nothing is known, and nobody waits. The queue has `max_queued` places.
+    pub(super) fn new(lanes: Arc<CompileLanes>, max_queued: usize) -> Self {
+        let max_waiting = max_queued.saturating_mul(WAITING_PER_PLACE);
         Self {
             state: Arc::default(),
             lanes,
@@ -170,27 +172,23 @@ impl SameConstraints {
             return Entered::Beside(job);
         };
         let demand = Demand::of(&job);
-        let (max_same, max_in_all) = match places {
-            Places::Limited => (
-                self.max_waiting,
-                self.max_waiting.saturating_mul(MAX_CROWDS),
-            ),
-            Places::Unlimited => (usize::MAX, usize::MAX),
+        let max_waiting = match places {
+            Places::Limited => self.max_waiting,
+            Places::Unlimited => usize::MAX,
         };
         let mut gone = Vec::new();
         let mut guard = lock(&self.state);
         let state = &mut *guard;
-        let num_same = state.num_waiting_for(&constraint);
-        if num_same >= max_same || state.num_waiting >= max_in_all {
+        if state.num_waiting >= max_waiting {
             gone = state.take_cancelled();
         }
         let num_same = state.num_waiting_for(&constraint);
         let refused = state.refusal(&constraint, &demand);
         let entered = match (refused, state.under_way.get_mut(&constraint)) {
             (Some(error), _) => Entered::Refused(job, error),
-            (None, Some(_)) if num_same >= max_same => Entered::Full(num_same),
+            (None, Some(_)) if num_same >= max_waiting => Entered::Full(num_same),
             // Those who wait for something else are not to keep it from its own place.
-            (None, Some(_)) if state.num_waiting >= max_in_all => Entered::Beside(job),
+            (None, Some(_)) if state.num_waiting >= max_waiting => Entered::Beside(job),
             (None, Some(waiting)) => {
                 waiting.push_back(job);
                 state.num_waiting += 1;

@@ -83,6 +83,7 @@ pub(super) fn compile(
         looked: 0,
         max_looked: specification.1.max_steps,
         num_known: 0,
+        was_fresh: engine.is_fresh(),
         lacks_room: false,
         memory,
         beyond: None,
@@ -90,12 +91,24 @@ pub(super) fn compile(
     let root = job.root_of(&specification.0, limits);
     let (is_dear, is_in_doubt) = (job.is_dear, job.is_in_doubt());
     let size = (job.states, job.bytes);
+    // Tables that all share are made anew where they grow, which whoever comes then is charged for.
+    let has_spent_less = !job.was_fresh && job.bytes <= job.budget.max_bytes;
+    let is_charged_for_others = |error: &CompileError| {
+        let limit = match error {
+            CompileError::LimitExceeded { limit, .. } => *limit,
+            _ => "",
+        };
+        has_spent_less && matches!(limit, "max_bytes" | "max_mask_bytes")
+    };
     if is_dear {
         return None;
     }
     let specification = Arc::clone(specification);
     let compiled = root.map(|root| CompiledGrammar::new(engine, root, size, specification));
-    let is_in_doubt = is_in_doubt && compiled.is_ok();
+    let is_in_doubt = match &compiled {
+        Ok(_) => is_in_doubt,
+        Err(error) => is_charged_for_others(error),
+    };
     Some((compiled, is_in_doubt))
 }
 
@@ -120,6 +133,8 @@ pub(super) struct Job<'a> {
     max_looked: u64,
     /// Expressions that it asked for and that were there already, at most: of others, or its own.
     num_known: usize,
+    /// Whether nobody was there before it.
+    was_fresh: bool,
     /// Whether a matcher's call had too little memory, which others may have filled.
     lacks_room: bool,
     pub(super) memory: Memory,

@@ -10,7 +10,7 @@ use crate::matcher::{AcceptedStep, GrammarMatcher};
 use crate::options::CancelFlag;
 
 /// Most grammars with memory of their own.
-const MAX_OWN: usize = 4;
+const MAX_OWN: usize = 2;
 
 /// Times that a matcher may go from one shared memory to the next, without coming much further in between.
 const MAX_SHARED_RENEWALS: u32 = 8;
@@ -87,6 +87,14 @@ impl OwnMemory {
             num_own: Arc::clone(num_own),
         })
     }
+
+    /// For a grammar that has one already, whose place this takes.
+    fn next(num_own: &Arc<AtomicUsize>) -> Self {
+        num_own.fetch_add(1, Ordering::Relaxed);
+        Self {
+            num_own: Arc::clone(num_own),
+        }
+    }
 }
 
 impl Drop for OwnMemory {
@@ -114,10 +122,10 @@ impl GrammarCompiler {
     /// forks stay where they are.
     ///
     /// First in the memory that new grammars share. A matcher that has come no further since the last
-    /// time, or comes for the ninth time with few tokens in between, gets as much memory of its own; so does one whose text and
-    /// next mask don't fit beside the others. Of these there are at most four at a time, each as large
-    /// as all that others share, and one that is full is the end: so a grammar that needs too much
-    /// fails alone, and its neighbours go on. Costs a compilation, unless others have compiled the
+    /// time, or comes for the ninth time with few tokens in between, gets memory of its own; so does one whose text and
+    /// next mask don't fit beside the others. Of these there are at most two at a time, each half as large
+    /// as what others share. One that is full begins anew, and is the end where less than 64 tokens were
+    /// accepted in between: so a grammar that needs too much fails alone, and its neighbours go on. Costs a compilation, unless others have compiled the
     /// grammar meanwhile, and the text's tokens: together no more than twice
     /// [`Limits::max_mask_steps`](crate::Limits::max_mask_steps) and 1,000 steps for each token, beyond
     /// which it fails with [`MatcherError::StepsExhausted`].
@@ -160,13 +168,22 @@ impl GrammarCompiler {
         cancel: &CancelFlag,
     ) -> Result<(), RenewError> {
         let specification = Arc::clone(matcher.grammar().compiled_from());
-        if matcher.grammar().engine().is_own() {
-            return Err(matcher.grammar().engine().exhausted().into());
-        }
+        let is_own = matcher.grammar().engine().is_own();
+        let exhausted = matcher.grammar().engine().exhausted();
         let mut replay = self.replay_of(matcher);
         let num_accepted = Some(matcher.num_accepted_tokens());
         let renewals = matcher.renewals_mut();
-        if num_accepted >= renewals.num_accepted.map(|before| before + MUCH_FURTHER) {
+        let came_much_further =
+            num_accepted >= renewals.num_accepted.map(|before| before + MUCH_FURTHER);
+        if is_own {
+            if !came_much_further {
+                return Err(exhausted.into());
+            }
+            // Its text alone takes a tenth of what it took with all that was asked on the way.
+            renewals.num_accepted = num_accepted;
+            return self.renew_alone(matcher, OwnMemory::next(&self.num_own), &mut replay, cancel);
+        }
+        if came_much_further {
             renewals.num_shared = 0;
         }
         let came_further = renewals.num_accepted != num_accepted;
@@ -191,9 +208,22 @@ impl GrammarCompiler {
             }
         }
         let own = OwnMemory::new(&self.num_own).ok_or(RenewError::NoMemory { max: MAX_OWN })?;
+        matcher.renewals_mut().num_accepted = num_accepted;
+        self.renew_alone(matcher, own, &mut replay, cancel)
+    }
+
+    /// Lets a matcher go on in memory of its own.
+    fn renew_alone(
+        &self,
+        matcher: &mut GrammarMatcher,
+        own: OwnMemory,
+        replay: &mut Replay,
+        cancel: &CancelFlag,
+    ) -> Result<(), RenewError> {
+        let specification = Arc::clone(matcher.grammar().compiled_from());
         let engine = self.fresh_engine().owned(own);
         let grammar = self.compile_alone(Arc::new(engine), &specification, cancel)?;
-        move_to(matcher, &grammar, None, &mut replay, cancel)
+        move_to(matcher, &grammar, None, replay, cancel)
     }
 
     /// What accepting a matcher's text again may take, wherever that is tried.

@@ -126,9 +126,12 @@ impl GrammarCompiler {
             if !patience.is_endless() {
                 return None;
             }
-            if let Some((Err(error), _)) = compile(Arc::new(self.fresh_engine()), Memory::Alone) {
-                outcome = Err(error);
-            }
+            let alone = compile(Arc::new(self.fresh_engine().lane()), Memory::Alone);
+            outcome = match (outcome, alone) {
+                (Ok(grammar), Some((Ok(_), _))) => Ok(grammar),
+                (_, Some((alone, _))) => alone,
+                (outcome, None) => outcome,
+            };
         }
         Some(outcome)
     }

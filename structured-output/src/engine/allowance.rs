@@ -59,6 +59,11 @@ impl Allowance {
         self.max_call_steps
     }
 
+    /// Whether there is a limit to the bytes of all calls together.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.bytes_left() < usize::MAX
+    }
+
     /// Bytes of states that calls may still add.
     pub(crate) fn bytes_left(&self) -> usize {
         self.bytes_left.load(Ordering::Relaxed)

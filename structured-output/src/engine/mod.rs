@@ -33,6 +33,8 @@ use ready::{Answers, ReadyAnswers};
 pub(crate) struct Engine {
     index: Arc<TokenizerIndex>,
     limits: Limits,
+    /// Bytes of its states before anything was compiled.
+    fresh_bytes: usize,
     /// Bytes that one call of a matcher may take.
     max_call_bytes: usize,
     shares: Shares,
@@ -83,11 +85,14 @@ impl Shares {
         }
     }
 
-    /// The shares of a generation apart: the masks of a few grammars take a quarter of what those of all others
-    /// have.
+    /// The shares of a generation apart, for the few grammars in it: half of what all others have for states, and
+    /// less for what can be computed again.
     fn apart(self) -> Self {
         Self {
-            masks: self.masks / 4,
+            masks: self.masks / 8,
+            ready: self.ready / 4,
+            states: self.states / 2,
+            states_at_most: self.states_at_most / 2,
             ..self
         }
     }
@@ -126,6 +131,7 @@ impl Engine {
         let mut automaton = TokenAutomaton::new(Arc::clone(&index), base, options.limits.max_items);
         automaton.expect_state_bytes(shares.states);
         Self {
+            fresh_bytes: automaton.state_bytes(),
             state_bytes: AtomicUsize::new(automaton.state_bytes()),
             cache_bytes: AtomicUsize::new(automaton.cache_bytes()),
             automaton: Mutex::new(automaton),
@@ -151,9 +157,11 @@ impl Engine {
     }
 
     fn set_apart(self, apart: Apart) -> Self {
+        let shares = self.shares.apart();
         Self {
             apart: Some(apart),
-            shares: self.shares.apart(),
+            ready: ReadyAnswers::new(shares.ready),
+            shares,
             ..self
         }
     }
@@ -486,8 +494,13 @@ impl Engine {
         }
         automaton.drop_some_forgotten(self.shares.masks);
         if answer.is_err() && fuel.lacks() == Some(Lack::Thread) && !was_bound {
-            return Err(MatcherError::BytesExhausted {
-                max: self.max_call_bytes,
+            // Tables that grow are made anew, by whoever comes then: only alone, or where a compilation looks
+            // whether it was alone, is it known whose they are.
+            return Err(match self.is_own() || allowance.is_bounded() {
+                true => MatcherError::BytesExhausted {
+                    max: self.max_call_bytes,
+                },
+                false => self.exhausted(),
             });
         }
         // Who goes on among states that are there already disturbs nobody.
@@ -584,6 +597,11 @@ impl Engine {
     /// Bytes of its states. Waits for no work.
     pub(crate) fn state_bytes(&self) -> usize {
         self.state_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing was compiled in it yet. Waits for no work.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.state_bytes() <= self.fresh_bytes
     }
 
     /// Whether the next compilation should start a new generation. Waits for no work.

@@ -25,6 +25,13 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: as above.
         unsafe { MeteredAllocator.dealloc(pointer, layout) }
     }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        let moved = unsafe { MeteredAllocator.realloc(pointer, layout, new_size) };
+        MOST.set(MOST.get().max(held()));
+        moved
+    }
 }
 
 #[global_allocator]

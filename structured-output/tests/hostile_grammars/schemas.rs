@@ -1,11 +1,12 @@
 //! Schemas made to fill the memory, or to take long, within one call.
 
 use structured_output::{
-    CompileError, CompiledGrammar, GrammarMatcher, JsonSchemaOptions, MatcherError, PropertyOrder,
+    CancelFlag, CompileBudget, CompileError, CompiledGrammar, CompilerOptions, GrammarMatcher,
+    GrammarSpecification, JsonSchemaOptions, MatcherError, PropertyOrder, RenewError,
 };
 
 use super::allocated::{held, most_held};
-use super::compiler;
+use super::{compiler, compiler_of};
 
 /// What the first bytes of a text come to, and the most bytes that were held for it.
 fn read(schema: &str, text: &str) -> (Result<bool, MatcherError>, usize) {
@@ -400,4 +401,87 @@ fn large_counts_are_counted() {
             assert!(!accepts(&grammar, text, 400_000), "{schema}");
         }
     }
+}
+
+/// Numbers with a `multipleOf` and bounds: what tells them apart takes far more on its way than the states
+/// that stay.
+fn multiples(count: usize) -> String {
+    let number = |at: usize| {
+        let (step, most) = (at * 7919 % 2_987 + 13, at * 104_729 % 1_000_003);
+        format!(
+            r#"{{"type":"number","multipleOf":0.{step:04},"minimum":-{most}.5,"maximum":{most}.25}}"#
+        )
+    };
+    format!(
+        r#"{{"type":"object","properties":{{{}}}}}"#,
+        each(count, number)
+    )
+}
+
+#[test]
+fn a_budget_of_bytes_counts_what_is_taken_on_the_way() {
+    const MAX: usize = 4 << 20;
+    let compiler = compiler();
+    compiler.prepare();
+    let schema = GrammarSpecification::JsonSchema(multiples(1_000), JsonSchemaOptions::default());
+    let budget = CompileBudget {
+        max_bytes: MAX,
+        ..CompileBudget::default()
+    };
+    let (outcome, held) =
+        most_held(|| compiler.compile_specification(&schema, budget, &CancelFlag::new()));
+    let limit = match outcome {
+        Err(CompileError::LimitExceeded { limit, .. }) => limit,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(limit, "max_bytes");
+    // Between two looks at the count a list may double.
+    assert!(held < MAX + MAX / 4, "{held} bytes");
+}
+
+#[test]
+fn a_call_ends_where_it_takes_more_bytes_than_it_may() {
+    const MAX: usize = 128 << 10;
+    let options = CompilerOptions {
+        max_mask_bytes: MAX,
+        ..CompilerOptions::default()
+    };
+    let compiler = compiler_of(options);
+    let schema = r#"{"type":"array","items":{"type":"string","maxLength":30},"uniqueItems":true}"#;
+    let grammar = compiler
+        .compile_json_schema(schema, &JsonSchemaOptions::default())
+        .unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let items: Vec<String> = (0..200)
+        .map(|at| format!(r#""the item number {at}""#))
+        .collect();
+    let text = format!("[{}]", items.join(","));
+    let cancel = CancelFlag::new();
+    let mut tokens = text.bytes().map(u32::from).peekable();
+    let error = loop {
+        let token = *tokens
+            .peek()
+            .expect("the text is too short to take so much");
+        let (asked, held) = most_held(|| {
+            matcher.next_token_mask()?;
+            matcher.accept_token(token)
+        });
+        assert!(held < 3 * MAX, "{held} bytes");
+        match asked {
+            Ok(accepted) => {
+                assert!(accepted);
+                tokens.next();
+                continue;
+            }
+            Err(MatcherError::StatesExhausted { .. }) => {}
+            Err(error) => break error,
+        }
+        // Others may have made it take so much; alone nobody has.
+        match compiler.renew(&mut matcher, &cancel) {
+            Ok(()) => {}
+            Err(RenewError::Matcher(error)) => break error,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(error, MatcherError::BytesExhausted { max: MAX });
 }
