@@ -333,13 +333,12 @@ pub fn load_engine_core(
     })
 }
 
-/// What the draft model has to serve: a step of the target model, and of each request the tokens of the last draft
-/// that the target model has computed already.
+/// What the draft model has to serve: a step of the target model, and of a request the tokens of its last draft that
+/// the target model has computed already.
 fn limits_of_draft(limits: ModelLimits, config: Option<&SpeculativeConfig>) -> ModelLimits {
     let num_speculative_tokens = config.map_or(0, |config| config.num_speculative_tokens as usize);
-    let behind = limits.max_num_seqs * num_speculative_tokens;
     ModelLimits {
-        max_num_batched_tokens: limits.max_num_batched_tokens + behind,
+        max_num_batched_tokens: limits.max_num_batched_tokens + num_speculative_tokens,
         max_num_logits_rows: limits.max_num_seqs,
         ..limits
     }

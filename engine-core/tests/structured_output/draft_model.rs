@@ -56,7 +56,7 @@ fn random_model() -> TempDir {
         max_position_embeddings: 2048,
         ..RandomCheckpoint::tiny("LlamaForCausalLM", 5)
     };
-    checkpoint.write(folder.path());
+    checkpoint.write(folder.path()).unwrap();
     folder
 }
 

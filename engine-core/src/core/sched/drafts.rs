@@ -5,6 +5,8 @@
 //! of any draft. The model samples under the grammar's masks; a token that a grammar leaves no choice about is a draft
 //! that takes no pass.
 
+use std::collections::VecDeque;
+
 use crate::core::sched::output::{
     ModelRunnerOutput, NewRequestData, RequestMasks, SchedulerOutput,
 };
@@ -16,9 +18,19 @@ use crate::request::Request;
 /// The drafts of a step in the making.
 pub(crate) struct Drafts {
     drafts: Vec<Draft>,
+    /// Passes that are yet to run.
+    passes: VecDeque<PlannedPass>,
     /// Which drafts the pass under way brings a token for: entries of the pass and of `drafts`.
     asked: Vec<(usize, usize)>,
-    pass: Option<DraftPass>,
+    /// Most tokens of a pass: those of a step, and of one request a draft that the target model has computed already.
+    max_tokens_per_pass: usize,
+}
+
+/// A pass, and the drafts that it brings a token for, as in [`Drafts`].
+#[derive(Default)]
+struct PlannedPass {
+    pass: DraftPass,
+    asked: Vec<(usize, usize)>,
 }
 
 /// A draft in the making.
@@ -34,7 +46,21 @@ struct Draft {
 impl Drafts {
     /// What the draft model is to compute next; `None` where all drafts are done.
     pub(crate) fn take_pass(&mut self) -> Option<DraftPass> {
-        self.pass.take().map(DraftPass::finish)
+        let PlannedPass { pass, asked } = self.passes.pop_front()?;
+        self.asked = asked;
+        Some(pass.finish())
+    }
+
+    /// The pass that `num_tokens` more tokens belong to: the last one, or another behind it where that is full. So a
+    /// request comes no sooner than those whose blocks it shares.
+    fn pass_for(&mut self, num_tokens: usize) -> &mut PlannedPass {
+        let has_room = (self.passes.back())
+            .is_some_and(|last| last.pass.num_tokens() + num_tokens <= self.max_tokens_per_pass);
+        if !has_room {
+            self.passes.push_back(PlannedPass::default());
+        }
+        let last = self.passes.len() - 1;
+        &mut self.passes[last]
     }
 }
 
@@ -74,8 +100,17 @@ impl Scheduler {
         if step.admissions.is_empty() && step.finished_req_ids.is_empty() {
             return None;
         }
-        let mut pass = DraftPass::new(step.finished_req_ids.clone());
-        let (mut drafts, mut asked) = (Vec::new(), Vec::new());
+        let first = PlannedPass {
+            pass: DraftPass::new(step.finished_req_ids.clone()),
+            asked: Vec::new(),
+        };
+        let mut drafts = Drafts {
+            drafts: Vec::new(),
+            passes: VecDeque::from([first]),
+            asked: Vec::new(),
+            max_tokens_per_pass: self.config.max_num_batched_tokens as usize
+                + proposer.num_speculative_tokens(),
+        };
         let mut new_requests = step.scheduled_new_reqs.iter().peekable();
         let cached = &step.scheduled_cached_reqs;
         let first_resumed = cached.req_ids.len() - cached.resumed_req_ids.len();
@@ -89,14 +124,13 @@ impl Scheduler {
             let is_new = |new: &&NewRequestData| new.req_id == *request.request_id();
             if let Some(new) = new_requests.next_if(is_new) {
                 let params = proposer.draft_params(&new.sampling_params);
+                let num_to_compute = num_tokens - new.num_computed_tokens as usize;
+                let PlannedPass { pass, .. } = drafts.pass_for(num_to_compute);
                 pass.push_new(new, num_tokens, params, &mut request.drafted);
                 continue;
             }
-            if entry >= first_resumed {
-                let num_cached = cached.num_computed_tokens[entry] as usize;
-                let request_id = request.request_id().clone();
-                pass.resume(&request_id, &mut request.drafted, num_cached);
-            }
+            let resumed_from =
+                (entry >= first_resumed).then(|| cached.num_computed_tokens[entry] as usize);
             let mut draft = Draft {
                 index,
                 running,
@@ -104,32 +138,27 @@ impl Scheduler {
                 max_tokens: step.draft_at(index).len(),
             };
             let masks = self.extend_draft(&mut draft);
-            if masks.is_some() {
-                asked.push((pass.len(), drafts.len()));
-            }
             let request = &mut self.running[running].request;
             let num_tokens = num_tokens + draft.token_ids.len();
-            pass.push_known(
-                request.with_draft(&draft.token_ids),
-                num_tokens,
-                cached.new_block_ids[entry].clone(),
-                masks.unwrap_or(RequestMasks::Withheld),
-            );
+            let known = request.with_draft(&draft.token_ids).settled(resumed_from);
+            let number = drafts.drafts.len();
+            let PlannedPass { pass, asked } = drafts.pass_for(known.num_to_compute(num_tokens));
+            if masks.is_some() {
+                asked.push((pass.len(), number));
+            }
+            let masks = masks.unwrap_or(RequestMasks::Withheld);
+            let new_block_ids = cached.new_block_ids[entry].clone();
+            pass.push_known(known, num_tokens, new_block_ids, masks);
             if draft.max_tokens > 0 {
-                drafts.push(draft);
+                drafts.drafts.push(draft);
             }
             entry += 1;
         }
-        Some(Drafts {
-            drafts,
-            asked,
-            pass: Some(pass),
-        })
+        Some(drafts)
     }
 
-    /// Takes what a pass of the draft model sampled, and prepares the next where a draft goes on.
+    /// Takes what a pass of the draft model sampled, and plans another where a draft goes on.
     pub(crate) fn continue_drafts(&mut self, drafts: &mut Drafts, output: &ModelRunnerOutput) {
-        let mut pass = DraftPass::default();
         for (entry, index) in std::mem::take(&mut drafts.asked) {
             let sampled = output.sampled_token_ids.get(entry);
             let Some(&token_id) = sampled.and_then(|sampled| sampled.last()) else {
@@ -138,15 +167,17 @@ impl Scheduler {
             let draft = &mut drafts.drafts[index];
             draft.token_ids.push(token_id);
             self.running[draft.running].request.drafted.push(token_id);
-            if let Some(masks) = self.extend_draft(draft) {
-                drafts.asked.push((pass.len(), index));
-                let request = &mut self.running[draft.running].request;
-                let num_tokens = request.num_tokens() + draft.token_ids.len();
-                let request = request.with_draft(&draft.token_ids);
-                pass.push_known(request, num_tokens, Vec::new(), masks);
-            }
+            let Some(masks) = self.extend_draft(draft) else {
+                continue;
+            };
+            let request = &mut self.running[draft.running].request;
+            let token_ids = draft.token_ids.clone();
+            let num_tokens = request.num_tokens() + token_ids.len();
+            let known = request.with_draft(&token_ids);
+            let PlannedPass { pass, asked } = drafts.pass_for(known.num_to_compute(num_tokens));
+            asked.push((pass.len(), index));
+            pass.push_known(known, num_tokens, Vec::new(), masks);
         }
-        drafts.pass = (pass.len() > 0).then_some(pass);
     }
 
     /// Appends the tokens that the grammar leaves no choice about. Returns the masks of the token that the model is to
