@@ -9,6 +9,7 @@ use protocol::{
 };
 
 use crate::core::block_hash::{BlockHash, BlockHasher};
+use crate::core::spec_decode::{Drafted, KnownRequest};
 use crate::shared_prefix::SharedPrefix;
 use crate::structured_output::{PendingGrammar, StructuredOutputRequest};
 use crate::token_trace::RequestTrace;
@@ -55,6 +56,8 @@ pub struct Request {
     pub(crate) structured_output: Option<StructuredOutput>,
     /// Tokens that the next step verifies.
     pub(crate) spec_token_ids: Vec<u32>,
+    /// What the draft model's runner has of it, where there is one.
+    pub(crate) drafted: Drafted,
     /// Tokens of prompt and output that the model runner has, or will have when the step in flight
     /// is done. Forced ones are appended here first.
     pub(crate) num_runner_tokens: usize,
@@ -189,6 +192,7 @@ impl Request {
             scored_positions,
             structured_output: None,
             spec_token_ids: Vec::new(),
+            drafted: Drafted::default(),
             num_runner_tokens: 0,
             unsent_token_ids: Vec::new(),
             trace,
@@ -375,6 +379,17 @@ impl Request {
     /// Tokens of prompt, output and draft.
     pub(crate) fn num_tokens_with_spec(&self) -> usize {
         self.num_tokens() + self.spec_token_ids.len()
+    }
+
+    /// The request as a pass of the draft model needs it.
+    pub(crate) fn with_draft<'a>(&'a mut self, draft_token_ids: &'a [u32]) -> KnownRequest<'a> {
+        KnownRequest {
+            request_id: &self.request_id,
+            num_prompt_tokens: self.prompt_token_ids.len(),
+            token_ids: &self.all_token_ids,
+            draft_token_ids,
+            drafted: &mut self.drafted,
+        }
     }
 
     /// Adds a generated token, and the hash of the block that it fills.

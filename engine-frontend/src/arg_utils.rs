@@ -3,6 +3,7 @@
 mod data_parallel;
 mod flag_names;
 mod human_readable;
+mod speculative;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,7 +13,6 @@ use protocol::{
     BackendKind, CacheConfig, Dtype, EngineConfig, KvCacheDtype, LogprobsMode, ModelConfig,
     ModelSource, Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
 };
-use serde::Deserialize;
 
 pub use self::flag_names::with_flag_names;
 pub use self::human_readable::human_readable_int;
@@ -191,9 +191,10 @@ pub struct EngineArgs {
     /// outlines, lm-format-enforcer or formwork. One engine serves them all
     #[arg(long, value_name = "NAME", value_parser = guided_decoding_backend)]
     pub guided_decoding_backend: Option<String>,
-    /// Drafts by prompt lookup, as a JSON object: num_speculative_tokens, prompt_lookup_min,
-    /// prompt_lookup_max. Off where absent
-    #[arg(long, value_name = "JSON", value_parser = speculative_config)]
+    /// Drafts, as a JSON object: method (ngram or draft_model), model (as --model),
+    /// num_speculative_tokens, num_speculative_tokens_per_batch_size, draft_sample_method (greedy or
+    /// probabilistic), prompt_lookup_min, prompt_lookup_max. Off where absent
+    #[arg(long, value_name = "JSON", value_parser = speculative::speculative_config)]
     pub speculative_config: Option<SpeculativeConfig>,
     /// Where default sampling parameters come from
     #[arg(long, value_enum, default_value_t = GenerationConfigArg::Auto)]
@@ -378,7 +379,7 @@ impl EngineArgs {
                 ..SchedulerConfig::default()
             },
             structured_outputs_config: self.structured_outputs().core_config(),
-            speculative_config: self.speculative_config,
+            speculative_config: self.speculative_config.clone(),
             shutdown_timeout_seconds: self.shutdown_timeout,
         }
     }
@@ -403,37 +404,6 @@ fn reasoning_parser(text: &str) -> Result<ReasoningParser, String> {
 /// Reads `--override-generation-config`.
 fn override_generation_config(text: &str) -> Result<DefaultSamplingParams, String> {
     serde_json::from_str(text).map_err(|error| json_problem(&error))
-}
-
-/// Reads `--speculative-config`: vLLM's `method` may be there, and is `ngram`.
-fn speculative_config(text: &str) -> Result<SpeculativeConfig, String> {
-    let mut value: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| json_problem(&error))?;
-    if let Some(fields) = value.as_object_mut()
-        && let Some(method) = fields.remove("method")
-        && method != "ngram"
-    {
-        return Err(format!("method must be \"ngram\", got {method}"));
-    }
-    let config = SpeculativeConfig::deserialize(&value).map_err(|error| json_problem(&error))?;
-    let SpeculativeConfig {
-        num_speculative_tokens,
-        prompt_lookup_min,
-        prompt_lookup_max,
-    } = config;
-    let most = SpeculativeConfig::MAX_NUM_SPECULATIVE_TOKENS;
-    if !(1..=most).contains(&num_speculative_tokens) {
-        return Err(format!(
-            "num_speculative_tokens must be between 1 and {most}, got {num_speculative_tokens}"
-        ));
-    }
-    if prompt_lookup_min == 0 || prompt_lookup_min > prompt_lookup_max {
-        return Err(format!(
-            "prompt_lookup_min must be between 1 and prompt_lookup_max ({prompt_lookup_max}), got \
-             {prompt_lookup_min}"
-        ));
-    }
-    Ok(config)
 }
 
 /// Reads `--shutdown-timeout`.

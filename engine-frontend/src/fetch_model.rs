@@ -1,6 +1,6 @@
 //! From a model as it was named to a folder or a file on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use hub::{FetchProgress, Hub, HubError, HubName, HubSettings};
@@ -15,39 +15,64 @@ use crate::startup::StartupError;
 /// # Errors
 /// What is named is neither.
 pub fn hub_name_of(args: &EngineArgs) -> Result<Option<HubName>, StartupError> {
-    let Some(path) = args.model.as_ref().filter(|path| !path.exists()) else {
+    hub_name_at(args.model.as_deref())
+}
+
+/// The same of the draft model of `--speculative-config`.
+///
+/// # Errors
+/// As there.
+pub fn draft_hub_name_of(args: &EngineArgs) -> Result<Option<HubName>, StartupError> {
+    hub_name_at(args.draft_model()).map_err(of_draft_model)
+}
+
+fn hub_name_at(path: Option<&Path>) -> Result<Option<HubName>, StartupError> {
+    let Some(path) = path.filter(|path| !path.exists()) else {
         return Ok(None);
     };
     match path.to_str().and_then(HubName::parse) {
         Some(name) => Ok(Some(name)),
-        None => Err(StartupError::NoModel { path: path.clone() }),
+        None => Err(StartupError::NoModel {
+            path: path.to_owned(),
+        }),
     }
 }
 
-/// Flags whose model is on this machine. A name on the Hub becomes a path in the Hub's cache, after a
-/// download of what the cache lacks; `hub_name` then keeps the name.
+fn of_draft_model(error: StartupError) -> StartupError {
+    StartupError::DraftModel(Box::new(error))
+}
+
+/// Flags whose model is on this machine, and the draft model too. A name on the Hub becomes a path in the Hub's cache,
+/// after a download of what the cache lacks; `hub_name` then keeps the model's name.
 ///
 /// It blocks, and starts threads that have ended when it returns: call it before the process is confined.
 ///
 /// # Errors
 /// The flags are wrong, there is no such model, or it can't be downloaded.
 pub fn fetch_model(args: &EngineArgs) -> Result<EngineArgs, StartupError> {
-    let Some(name) = hub_name_of(args)? else {
-        return Ok(args.clone());
-    };
-    // Not after a long download.
-    args.verify()?;
-    let path = pull_model(&name).map_err(|error| match error {
+    let (name, draft_name) = (hub_name_of(args)?, draft_hub_name_of(args)?);
+    let mut fetched = args.clone();
+    if name.is_some() || draft_name.is_some() {
+        // Not after a long download.
+        args.verify()?;
+    }
+    if let Some(name) = name {
+        fetched.model = Some(pull(&name)?);
+        fetched.hub_name = Some(name.to_string());
+    }
+    match draft_name {
+        None => Ok(fetched),
+        Some(name) => Ok(fetched.with_draft_model(pull(&name).map_err(of_draft_model)?)),
+    }
+}
+
+fn pull(name: &HubName) -> Result<PathBuf, StartupError> {
+    pull_model(name).map_err(|error| match error {
         HubError::NotFound { .. } => StartupError::NotOnTheHub {
             name: name.to_string(),
             source: Box::new(error),
         },
         error => StartupError::Hub(Box::new(error)),
-    })?;
-    Ok(EngineArgs {
-        model: Some(path),
-        hub_name: Some(name.to_string()),
-        ..args.clone()
     })
 }
 
@@ -102,5 +127,24 @@ mod tests {
             ..EngineArgs::default()
         };
         assert_eq!(fetch_model(&args).unwrap(), args);
+    }
+
+    #[test]
+    fn a_draft_model_is_looked_for_where_a_model_is() {
+        let args = |model: &str| EngineArgs {
+            speculative_config: Some(protocol::SpeculativeConfig {
+                model: protocol::ModelSource::Path(model.into()),
+                ..protocol::SpeculativeConfig::default()
+            }),
+            ..EngineArgs::default()
+        };
+        assert_eq!(fetch_model(&args("src")).unwrap(), args("src"));
+        let name = draft_hub_name_of(&args("org/small")).unwrap().unwrap();
+        assert_eq!(name.to_string(), "org/small");
+        assert_eq!(
+            fetch_model(&args("/none/small")).unwrap_err().to_string(),
+            "--speculative-config: no model at /none/small: give a folder, a GGUF file, or a name on the Hub such as \
+             Qwen/Qwen3-0.6B"
+        );
     }
 }

@@ -76,7 +76,7 @@ pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use data_parallel::DataParallelClient;
 pub use detokenizer::{IncrementalDetokenizer, StopStringMatch, ThinkingSplit};
 pub use error::{EngineDeadError, GenerateError, ValidationError, cut_short};
-pub use fetch_model::{fetch_model, hub_name_of, pull_model};
+pub use fetch_model::{draft_hub_name_of, fetch_model, hub_name_of, pull_model};
 pub use input_processor::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, InputProcessor, ProcessedInputs,
     Prompt, TruncationSide,

@@ -35,6 +35,9 @@ pub enum StartupError {
         /// The path given.
         path: PathBuf,
     },
+    /// The draft model isn't there, or can't be downloaded.
+    #[error("--speculative-config: {0}")]
+    DraftModel(Box<StartupError>),
     /// There is neither a path nor a repository of that name.
     #[error("no folder or file is called {name}, and {source}")]
     NotOnTheHub {
@@ -242,6 +245,12 @@ async fn start_core(
     let model = args.model.clone();
     if let Some(path) = model.as_ref().filter(|path| !path.exists()) {
         return Err(StartupError::NoModel { path: path.clone() });
+    }
+    if let Some(path) = args.draft_model().filter(|path| !path.exists()) {
+        let path = path.to_owned();
+        return Err(StartupError::DraftModel(Box::new(StartupError::NoModel {
+            path,
+        })));
     }
     let (tokenizer, client) = load_both(
         tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref())),

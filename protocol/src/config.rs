@@ -297,12 +297,44 @@ pub enum JumpForward {
     Text,
 }
 
-/// Drafts by prompt lookup: what followed the last tokens where they occurred before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What proposes drafts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpeculativeMethod {
+    /// Prompt lookup: what followed the last tokens where they occurred before.
+    #[default]
+    Ngram,
+    /// A smaller model with the same vocabulary.
+    DraftModel,
+}
+
+/// How a draft model chooses tokens. What the target model then says is the same with each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DraftSampleMethod {
+    /// The likeliest token, whatever the request's temperature.
+    Greedy,
+    /// As the request samples, with the noise that the target model's token gets: two models that agree on
+    /// the probabilities then agree on the token.
+    #[default]
+    Probabilistic,
+}
+
+/// Drafts that are verified many tokens in one pass.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculativeConfig {
+    /// What proposes them.
+    pub method: SpeculativeMethod,
+    /// The draft model, of [`SpeculativeMethod::DraftModel`].
+    pub model: ModelSource,
     /// Most tokens of a draft, from 1 to [`Self::MAX_NUM_SPECULATIVE_TOKENS`].
     pub num_speculative_tokens: u32,
+    /// Drafts by the number of running requests: `(first, last, num_speculative_tokens)`, ascending, the first
+    /// from 1 on. Numbers that no range has get what the range before has. Empty: drafts are the same always.
+    pub num_speculative_tokens_per_batch_size: Vec<(u32, u32, u32)>,
+    /// How the draft model chooses tokens.
+    pub draft_sample_method: DraftSampleMethod,
     /// Fewest tokens that must occur again, at least 1.
     pub prompt_lookup_min: u32,
     /// Most tokens that are looked for, at least `prompt_lookup_min`.
@@ -318,7 +350,11 @@ impl SpeculativeConfig {
 impl Default for SpeculativeConfig {
     fn default() -> Self {
         Self {
+            method: SpeculativeMethod::Ngram,
+            model: ModelSource::BuiltIn,
             num_speculative_tokens: 4,
+            num_speculative_tokens_per_batch_size: Vec::new(),
+            draft_sample_method: DraftSampleMethod::default(),
             prompt_lookup_min: 2,
             prompt_lookup_max: 4,
         }

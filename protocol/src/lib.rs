@@ -44,9 +44,9 @@ pub mod transport;
 mod utility;
 
 pub use config::{
-    BackendKind, CacheConfig, Dtype, EngineConfig, JumpForward, KvCacheDtype, ModelConfig,
-    ModelSource, ParallelConfig, Quantization, SchedulerConfig, SchedulingPolicy,
-    SpeculativeConfig, StructuredOutputsConfig,
+    BackendKind, CacheConfig, DraftSampleMethod, Dtype, EngineConfig, JumpForward, KvCacheDtype,
+    ModelConfig, ModelSource, ParallelConfig, Quantization, SchedulerConfig, SchedulingPolicy,
+    SpeculativeConfig, SpeculativeMethod, StructuredOutputsConfig,
 };
 pub use handshake::{
     BUILD_VERSION, EngineCoreReadyResponse, EngineCoreStartupMessage, EngineHandshakeMetadata,

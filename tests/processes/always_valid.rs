@@ -378,6 +378,7 @@ fn mixed_batches_answer_as_alone() {
     let together = contents(&answer(&lines.concat(), &[]));
     let off = r#"{"enable_sparse_head": false, "jump_forward": "off"}"#;
     let single = r#"{"jump_forward": "single_token"}"#;
+    let draft_model = r#"{"method": "draft_model", "num_speculative_tokens": 4}"#;
     let ngram = r#"{"method": "ngram", "num_speculative_tokens": 4}"#;
     for arguments in [
         &["--max-num-seqs", "1"][..],
@@ -391,6 +392,7 @@ fn mixed_batches_answer_as_alone() {
             "5",
         ],
         &["--speculative-config", ngram],
+        &["--speculative-config", draft_model],
         &[
             "--speculative-config",
             ngram,

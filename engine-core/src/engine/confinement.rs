@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use protocol::{BackendKind, ModelConfig, ModelSource};
+use protocol::{BackendKind, EngineConfig, ModelConfig, ModelSource};
 use sandbox::{Access, FileRules, SystemCalls, Tcp, confine_files, deny_system_calls};
 
 /// Whether, and for which life, the process confines itself.
@@ -21,15 +21,15 @@ pub enum Confine {
 }
 
 impl Confine {
-    /// Confines the process to what loading this model takes. Call it before any thread is started.
-    pub fn before_loading(&self, config: &ModelConfig) {
+    /// Confines the process to what loading these models takes. Call it before any thread is started.
+    pub fn before_loading(&self, config: &EngineConfig) {
         if *self == Self::No {
             tracing::warn!(
                 "the engine core is not confined: files, network and programs are the user's (--no-sandbox)"
             );
             return;
         }
-        if matches!(config.backend, BackendKind::Cuda(_)) {
+        if matches!(config.model_config.backend, BackendKind::Cuda(_)) {
             tracing::warn!("the engine core is not confined: the driver of CUDA needs more");
             return;
         }
@@ -68,10 +68,16 @@ impl Confine {
     }
 
     /// The files that the process may reach.
-    pub fn file_rules(&self, config: &ModelConfig) -> FileRules {
+    pub fn file_rules(&self, config: &EngineConfig) -> FileRules {
         let mut rules = FileRules::system();
-        if let ModelSource::Path(model) = &config.model {
-            rules.allow_model(model, config.weight_cache);
+        let draft = (config.speculative_config.as_ref()).map(|config| &config.model);
+        for model in [Some(&config.model_config.model), draft]
+            .into_iter()
+            .flatten()
+        {
+            if let ModelSource::Path(model) = model {
+                rules.allow_model(model, config.model_config.weight_cache);
+            }
         }
         if let Self::Listening(socket) = self {
             let folder = match socket.parent() {
@@ -87,6 +93,8 @@ impl Confine {
 
 #[cfg(test)]
 mod tests {
+    use protocol::SpeculativeConfig;
+
     use super::*;
 
     #[test]
@@ -94,11 +102,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("model");
         std::fs::create_dir(&model).unwrap();
-        let mut config = ModelConfig {
-            model: ModelSource::Path(model.clone()),
-            ..ModelConfig::default()
+        let mut config = EngineConfig {
+            model_config: ModelConfig {
+                model: ModelSource::Path(model.clone()),
+                ..ModelConfig::default()
+            },
+            ..EngineConfig::default()
         };
-        let added = |confine: &Confine, config: &ModelConfig| {
+        let added = |confine: &Confine, config: &EngineConfig| {
             let rules = confine.file_rules(config);
             let system = FileRules::system().iter().count();
             let added = rules.iter().skip(system);
@@ -109,7 +120,7 @@ mod tests {
         let read = (model.clone(), Access::Read);
         let keep = (model, Access::MakeFiles);
         assert_eq!(added(&Confine::Connected, &config), [read.clone(), keep]);
-        config.weight_cache = false;
+        config.model_config.weight_cache = false;
         assert_eq!(
             added(&Confine::Connected, &config),
             std::slice::from_ref(&read)
@@ -117,7 +128,13 @@ mod tests {
         let listening = Confine::Listening("/run/formwork/core.sock".into());
         let socket = ("/run/formwork".into(), Access::RemoveFiles);
         assert_eq!(added(&listening, &config), [read, socket]);
-        config.model = ModelSource::BuiltIn;
+        config.model_config.model = ModelSource::BuiltIn;
         assert_eq!(added(&Confine::Connected, &config), []);
+        config.speculative_config = Some(SpeculativeConfig {
+            model: ModelSource::Path("/draft".into()),
+            ..SpeculativeConfig::default()
+        });
+        let draft = ("/draft".into(), Access::Read);
+        assert_eq!(added(&Confine::Connected, &config), [draft]);
     }
 }

@@ -99,7 +99,7 @@ pub fn run_connected(
     let (mut reader, mut writer) = Stream::connect(address)?.split();
     let metadata = startup_handshake(&mut reader, &mut writer, HANDSHAKE_TIMEOUT)?;
     let config = metadata.config.ok_or(ServeError::NoConfiguration)?;
-    confine.before_loading(&config.model_config);
+    confine.before_loading(&config);
     let input_context = spawn_owner_input_thread(reader)?;
     let loaded = load_engine_core(&config, shared_weights, &mut |progress| {
         // The input thread notices when the frontend is gone.
@@ -177,7 +177,7 @@ pub fn run_listening(
 ) -> Result<(), ServeError> {
     // First of all: an address in use must not cost a model's loading time.
     let listener = Listener::bind(address)?;
-    confine.before_loading(&config.model_config);
+    confine.before_loading(config);
     let mut pace = Pace::new(PROGRESS_INTERVAL, Instant::now());
     let loaded = load_engine_core(config, None, &mut |progress| {
         if pace.take_turn(Instant::now()) {

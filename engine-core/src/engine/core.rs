@@ -9,6 +9,7 @@ use crossbeam_channel::Receiver;
 use protocol::{EngineCoreOutputs, FinishReason};
 
 use crate::core::block_hash::BlockHasher;
+use crate::core::sched::output::SchedulerOutput;
 use crate::core::sched::scheduler::{PauseState, Scheduler};
 use crate::engine::core_input::AbortRequests;
 use crate::request::{Request, RequestId};
@@ -42,6 +43,8 @@ pub struct StepTimes {
     pub num_steps: u64,
     /// `Scheduler::schedule`.
     pub schedule: Duration,
+    /// Passes of the draft model.
+    pub propose_draft: Duration,
     /// From launching the forward pass until its end.
     pub execute_model: Duration,
     /// Making masks meanwhile.
@@ -56,6 +59,7 @@ impl AddAssign for StepTimes {
     fn add_assign(&mut self, more: Self) {
         self.num_steps += more.num_steps;
         self.schedule += more.schedule;
+        self.propose_draft += more.propose_draft;
         self.execute_model += more.execute_model;
         self.grammar_bitmask += more.grammar_bitmask;
         self.sample_tokens += more.sample_tokens;
@@ -71,6 +75,7 @@ impl Sub for StepTimes {
         Self {
             num_steps: self.num_steps - earlier.num_steps,
             schedule: self.schedule - earlier.schedule,
+            propose_draft: self.propose_draft - earlier.propose_draft,
             execute_model: self.execute_model - earlier.execute_model,
             grammar_bitmask: self.grammar_bitmask - earlier.grammar_bitmask,
             sample_tokens: self.sample_tokens - earlier.sample_tokens,
@@ -126,7 +131,7 @@ impl EngineCore {
         self
     }
 
-    /// One step: schedule, run the model and make the masks meanwhile, mask and sample, update.
+    /// One step: schedule, draft, run the model and make the masks meanwhile, mask and sample, update.
     /// Returns outputs by client.
     ///
     /// # Errors
@@ -135,8 +140,11 @@ impl EngineCore {
         let mut times = StepTimes::default();
         let mut lap = Lap::start();
         self.process_compiled_grammars();
-        let scheduler_output = Arc::new(self.scheduler.schedule());
+        let mut scheduler_output = self.scheduler.schedule();
         times.schedule = lap.next();
+        self.propose_draft_token_ids(&mut scheduler_output)?;
+        let scheduler_output = Arc::new(scheduler_output);
+        times.propose_draft = lap.next();
         #[cfg(debug_assertions)]
         self.poison.strike(&scheduler_output);
 
@@ -167,6 +175,23 @@ impl EngineCore {
             };
         }
         Ok(outputs)
+    }
+
+    /// Has the draft model, where there is one, fill the places of drafts in the step.
+    fn propose_draft_token_ids(
+        &mut self,
+        scheduler_output: &mut SchedulerOutput,
+    ) -> Result<(), EngineCoreError> {
+        let Some(mut drafts) = self.scheduler.begin_drafts(scheduler_output) else {
+            return Ok(());
+        };
+        while let Some(pass) = drafts.take_pass() {
+            let output = self.executor.propose_draft(pass)?;
+            self.scheduler.continue_drafts(&mut drafts, &output);
+        }
+        self.scheduler
+            .update_draft_token_ids_in_output(drafts, scheduler_output);
+        Ok(())
     }
 
     /// Hashes the blocks of requests for this engine's prefix cache.

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use protocol::{
     EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelSource, Quantization,
-    StructuredOutputsConfig,
+    SpeculativeConfig, StructuredOutputsConfig,
 };
 use tokenizer::{Tokenizer, TokenizerError};
 
 use crate::core::block_hash::BlockHasher;
 use crate::core::kv_cache_manager::KVCacheConfig;
 use crate::core::sched::{EngineClock, Scheduler, SchedulerError};
-use crate::core::spec_decode::{NgramProposer, SpeculativeConfigError};
+use crate::core::spec_decode::{Proposer, SpeculativeConfigError};
 use crate::engine::core::EngineCoreError;
+use crate::engine::draft_model::{DraftModelError, check_length, load_draft_model};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{CacheMemory, KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
@@ -89,6 +90,17 @@ pub enum StartupError {
     /// Drafts can't be proposed as configured.
     #[error(transparent)]
     Speculative(#[from] SpeculativeConfigError),
+    /// The draft model can't be loaded, or the machine can't hold it beside the target model.
+    #[error("speculative_config.model, {model}: {source}")]
+    DraftModel {
+        /// Which model.
+        model: String,
+        /// Why not.
+        source: Box<StartupError>,
+    },
+    /// The draft model can't draft for the target model.
+    #[error(transparent)]
+    Draft(#[from] DraftModelError),
     /// Grammars would have too little memory.
     #[error(transparent)]
     GrammarCache(#[from] CacheTooSmall),
@@ -174,6 +186,8 @@ pub fn load_engine_core(
     if seconds.is_nan() || seconds < 0.0 {
         return Err(StartupError::ShutdownTimeout(seconds));
     }
+    let speculative_config = config.speculative_config.as_ref();
+    let proposer = speculative_config.map(Proposer::new).transpose()?;
     let heartbeat = Arc::new(Heartbeat::default());
     let share_of_cores = (num_available_cores() / size as usize).max(1);
     let num_threads = (model_config.num_threads).map_or(share_of_cores, |asked| asked as usize);
@@ -207,7 +221,15 @@ pub fn load_engine_core(
         });
     }
 
+    let both = (&model, &*tokenizer);
+    let draft = load_draft_model(speculative_config, &options, both, &pool, progress)?;
+
     let block_size = cache_config.block_size as usize;
+    let bytes_per_block = [Some(&model), draft.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|model| model.kv_cache_bytes_per_block(block_size.max(1)))
+        .sum();
     let KvCacheSize {
         num_blocks,
         max_model_len,
@@ -216,7 +238,7 @@ pub fn load_engine_core(
         model_config.max_model_len,
         model.config().max_position_embeddings,
         scheduler_config.max_num_seqs,
-        model.kv_cache_bytes_per_block(block_size.max(1)),
+        bytes_per_block,
         match model.device_memory_for_cache(
             cache_config.gpu_memory_utilization,
             scheduler_config.max_num_batched_tokens as usize,
@@ -231,6 +253,9 @@ pub fn load_engine_core(
             "the KV cache holds {max_model_len} tokens: no sequence can be longer, though the model \
              was made for {model_len}"
         );
+    }
+    if let Some(draft) = &draft {
+        check_length(draft, max_model_len)?;
     }
     let scheduler = Scheduler::new(
         scheduler_config.clone(),
@@ -251,10 +276,9 @@ pub fn load_engine_core(
         vocab.logits,
     )?);
     let jump_forward = config.structured_outputs_config.jump_forward;
-    let proposer = config.speculative_config.as_ref().map(NgramProposer::new);
     let scheduler = scheduler
         .with_forced_tokens(ForcedTokens::new(jump_forward, Arc::clone(&tokenizer)))
-        .with_proposer(proposer.transpose()?);
+        .with_proposer(proposer);
 
     let max_num_batched_tokens = scheduler_config.max_num_batched_tokens as usize;
     let ready = EngineCoreReadyResponse {
@@ -265,7 +289,7 @@ pub fn load_engine_core(
         max_model_len,
         block_size: cache_config.block_size,
         num_blocks,
-        kv_cache_bytes: u64::from(num_blocks) * model.kv_cache_bytes_per_block(block_size) as u64,
+        kv_cache_bytes: u64::from(num_blocks) * bytes_per_block as u64,
         dtype: formats_in_words(&model),
         num_threads: num_threads as u32,
         max_num_seqs: scheduler_config.max_num_seqs,
@@ -273,7 +297,7 @@ pub fn load_engine_core(
         max_num_queued_reqs: scheduler_config.max_num_queued_reqs,
         max_logprobs: model_config.max_logprobs,
     };
-    let model = model.into_model(&ModelLimits {
+    let limits = ModelLimits {
         num_blocks: num_blocks as usize,
         block_size,
         max_num_batched_tokens,
@@ -281,27 +305,43 @@ pub fn load_engine_core(
         max_num_logits_rows: max_num_batched_tokens,
         max_num_seqs: scheduler_config.max_num_seqs as usize,
         max_model_len: max_model_len as usize,
-    })?;
-    let model_runner = ModelRunner::new(
-        model,
-        pool,
-        &ModelRunnerConfig {
-            block_size,
-            max_model_len: max_model_len as usize,
-            tokenizer_vocab_size: vocab.tokenizer,
-            logprobs_mode: model_config.logprobs_mode,
-            enable_sparse_head: config.structured_outputs_config.enable_sparse_head,
-        },
-    );
+    };
+    let runner_config = ModelRunnerConfig {
+        block_size,
+        max_model_len: max_model_len as usize,
+        tokenizer_vocab_size: vocab.tokenizer,
+        logprobs_mode: model_config.logprobs_mode,
+        enable_sparse_head: config.structured_outputs_config.enable_sparse_head,
+    };
+    let draft_runner = match draft {
+        None => None,
+        Some(draft) => {
+            let limits = limits_of_draft(limits, speculative_config);
+            let model = draft.into_model(&limits)?;
+            Some(ModelRunner::new(model, Arc::clone(&pool), &runner_config))
+        }
+    };
+    let model_runner = ModelRunner::new(model.into_model(&limits)?, pool, &runner_config);
     Ok(LoadedEngineCore {
         block_hasher: scheduler.block_hasher(),
-        executor: Executor::new(model_runner)?,
+        executor: Executor::with_draft_runner(model_runner, draft_runner)?,
         scheduler,
         structured_output_manager,
         vocab,
         heartbeat,
         ready,
     })
+}
+
+/// What the draft model has to serve: a step of the target model, and of a request the tokens of its last draft that
+/// the target model has computed already.
+fn limits_of_draft(limits: ModelLimits, config: Option<&SpeculativeConfig>) -> ModelLimits {
+    let num_speculative_tokens = config.map_or(0, |config| config.num_speculative_tokens as usize);
+    ModelLimits {
+        max_num_batched_tokens: limits.max_num_batched_tokens + num_speculative_tokens,
+        max_num_logits_rows: limits.max_num_seqs,
+        ..limits
+    }
 }
 
 /// The compile threads over this vocabulary. A tokenizer that structured output can't work with is no
@@ -324,7 +364,7 @@ fn load_structured_output(
     StructuredOutputManager::new(config, &backend).map_err(StartupError::GrammarThreads)
 }
 
-fn load_checkpoint(
+pub(super) fn load_checkpoint(
     source: &ModelSource,
     options: &LoadOptions,
     pool: &Arc<ComputePool>,

@@ -29,16 +29,19 @@ impl StructuredOutputRequest {
         }
     }
 
-    /// The mask after some tokens that can be accepted, one after the other; `None` where the last of
-    /// them ends the text. Nothing changes.
+    /// The mask after some tokens, one after the other; `None` where one of them can't be accepted or the last
+    /// ends the text. Nothing changes.
     ///
     /// # Errors
     /// A limit of the grammar.
-    pub(super) fn mask_after(
+    pub(crate) fn mask_after(
         &mut self,
         token_ids: &[u32],
         tokens_left: u32,
     ) -> Result<Option<TokenMask>, MatcherError> {
+        if token_ids.is_empty() {
+            return self.mask(tokens_left).map(Some);
+        }
         let (mut num_left, mut mask) = (token_ids.len(), None);
         self.walk(token_ids, tokens_left, |ahead, tokens_left| {
             num_left -= 1;

@@ -9,6 +9,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, SchedulerOutput};
+use crate::core::spec_decode::DraftPass;
 use crate::panic_message::panic_message;
 use crate::worker::model_runner::{ModelRunner, ModelRunnerError};
 
@@ -48,6 +49,7 @@ pub enum ExecutorError {
 enum WorkerCommand {
     ExecuteModel(Arc<SchedulerOutput>),
     SampleTokens(Option<GrammarOutput>),
+    ProposeDraft(Box<DraftPass>),
 }
 
 enum WorkerReply {
@@ -58,12 +60,26 @@ enum WorkerReply {
 
 impl Executor {
     /// Starts the worker thread around `model_runner`.
+    ///
+    /// # Errors
+    /// [`ExecutorError::Spawn`].
     pub fn new(model_runner: ModelRunner) -> Result<Self, ExecutorError> {
+        Self::with_draft_runner(model_runner, None)
+    }
+
+    /// The same with the runner of a draft model, which computes on the same thread between the steps.
+    ///
+    /// # Errors
+    /// [`ExecutorError::Spawn`].
+    pub fn with_draft_runner(
+        model_runner: ModelRunner,
+        draft_runner: Option<ModelRunner>,
+    ) -> Result<Self, ExecutorError> {
         let (command_sender, command_receiver) = bounded(1);
         let (reply_sender, reply_receiver) = bounded(1);
         let thread = std::thread::Builder::new()
             .name("worker".to_owned())
-            .spawn(move || run_worker(model_runner, &command_receiver, &reply_sender))
+            .spawn(move || run_worker(model_runner, draft_runner, &command_receiver, &reply_sender))
             .map_err(ExecutorError::Spawn)?;
         Ok(Self {
             commands: Some(command_sender),
@@ -91,6 +107,18 @@ impl Executor {
         grammar_output: Option<GrammarOutput>,
     ) -> Result<ModelRunnerOutput, ExecutorError> {
         self.send(WorkerCommand::SampleTokens(grammar_output))?;
+        match self.receive()? {
+            WorkerReply::Sampled(output) => Ok(*output),
+            WorkerReply::Executed(_) => Err(ExecutorError::Gone),
+        }
+    }
+
+    /// Runs one pass of the draft model, and samples.
+    ///
+    /// # Errors
+    /// As [`Self::sample_tokens`]; without a draft model [`ExecutorError::Gone`].
+    pub fn propose_draft(&mut self, pass: DraftPass) -> Result<ModelRunnerOutput, ExecutorError> {
+        self.send(WorkerCommand::ProposeDraft(Box::new(pass)))?;
         match self.receive()? {
             WorkerReply::Sampled(output) => Ok(*output),
             WorkerReply::Executed(_) => Err(ExecutorError::Gone),
@@ -129,6 +157,7 @@ impl Drop for Executor {
 
 fn run_worker(
     mut model_runner: ModelRunner,
+    mut draft_runner: Option<ModelRunner>,
     commands: &Receiver<WorkerCommand>,
     replies: &Sender<Result<WorkerReply, ExecutorError>>,
 ) {
@@ -140,17 +169,29 @@ fn run_worker(
         let reply = catch_unwind(AssertUnwindSafe(|| match command {
             WorkerCommand::ExecuteModel(scheduler_output) => model_runner
                 .execute_model(&scheduler_output)
-                .map(|()| WorkerReply::Executed(Instant::now())),
+                .map(|()| WorkerReply::Executed(Instant::now()))
+                .map_err(ExecutorError::Runner),
             WorkerCommand::SampleTokens(grammar_output) => model_runner
                 .sample_tokens(grammar_output.as_ref())
-                .map(|output| WorkerReply::Sampled(Box::new(output))),
+                .map(|output| WorkerReply::Sampled(Box::new(output)))
+                .map_err(ExecutorError::Runner),
+            WorkerCommand::ProposeDraft(pass) => match &mut draft_runner {
+                Some(runner) => propose_draft(runner, &pass),
+                None => Err(ExecutorError::Gone),
+            },
         }));
         let reply = match reply {
-            Ok(reply) => reply.map_err(ExecutorError::Runner),
+            Ok(reply) => reply,
             Err(panic) => Err(ExecutorError::Panicked(panic_message(panic))),
         };
         if replies.send(reply).is_err() {
             return;
         }
     }
+}
+
+fn propose_draft(runner: &mut ModelRunner, pass: &DraftPass) -> Result<WorkerReply, ExecutorError> {
+    runner.execute_model(&pass.scheduler_output)?;
+    let output = runner.sample_tokens(Some(&pass.grammar_output))?;
+    Ok(WorkerReply::Sampled(Box::new(output)))
 }

@@ -201,7 +201,7 @@ impl ModelRunner {
             self.requests.remove(request_id);
         }
         for new_request in &scheduler_output.scheduled_new_reqs {
-            let state = new_request_state(new_request);
+            let state = new_request_state(new_request, self.vocab.logits);
             self.requests.insert(new_request.req_id.clone(), state);
         }
         let cached = &scheduler_output.scheduled_cached_reqs;
@@ -319,8 +319,9 @@ fn take_finished_scores(request: &mut CachedRequestState) -> Vec<Vec<f32>> {
     }
 }
 
-/// What the runner keeps of a request that it sees for the first time.
-fn new_request_state(new_request: &NewRequestData) -> CachedRequestState {
+/// What the runner keeps of a request that it sees for the first time. Ids from `vocab_size` on, which only a draft
+/// model with less padding behind the vocabulary than the target model lacks, are read as 0.
+fn new_request_state(new_request: &NewRequestData, vocab_size: usize) -> CachedRequestState {
     let prompt = &new_request.prompt_token_ids;
     let output = &new_request.output_token_ids;
     let params = &new_request.sampling_params;
@@ -328,7 +329,9 @@ fn new_request_state(new_request: &NewRequestData) -> CachedRequestState {
     let wants_prompt_logprobs = output.is_empty()
         && (params.prompt_logprobs.is_some() || params.prompt_logprob_token_ids.is_some());
     CachedRequestState {
-        token_ids: prompt.iter().chain(output.iter()).copied().collect(),
+        token_ids: (prompt.iter().chain(output.iter()))
+            .map(|&id| if (id as usize) < vocab_size { id } else { 0 })
+            .collect(),
         num_prompt_tokens: prompt.len(),
         num_computed_tokens: new_request.num_computed_tokens as usize,
         block_ids: new_request.block_ids.clone(),

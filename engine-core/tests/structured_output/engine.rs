@@ -7,9 +7,10 @@ use engine_core::engine::{AbortRequests, EngineCore, load_engine_core};
 use engine_core::request::Request;
 use protocol::{
     CacheConfig, EngineConfig, EngineCoreEventType, EngineCoreOutput, EngineCoreRequest,
-    FinishReason, JumpForward, LogprobsLists, ModelConfig, RequestError, SamplingParams,
-    SchedulerConfig, SchedulerStats, SpecDecodingStats, SpeculativeConfig, StructuredOutputStats,
-    StructuredOutputsConfig, StructuredOutputsConstraint, StructuredOutputsParams, ThinkingTokens,
+    FinishReason, JumpForward, LogprobsLists, ModelConfig, ModelSource, RequestError,
+    SamplingParams, SchedulerConfig, SchedulerStats, SpecDecodingStats, SpeculativeConfig,
+    SpeculativeMethod, StructuredOutputStats, StructuredOutputsConfig, StructuredOutputsConstraint,
+    StructuredOutputsParams, ThinkingTokens,
 };
 use tokenizer::Tokenizer;
 
@@ -51,7 +52,11 @@ pub(crate) struct Engine {
 pub(crate) struct Setup {
     pub(crate) sparse_head: bool,
     pub(crate) jump_forward: JumpForward,
+    pub(crate) model: ModelSource,
     pub(crate) num_speculative_tokens: u32,
+    /// What drafts; prompt lookup where there is none.
+    pub(crate) draft_model: Option<ModelSource>,
+    pub(crate) num_speculative_tokens_per_batch_size: Vec<(u32, u32, u32)>,
     pub(crate) max_num_batched_tokens: u32,
     pub(crate) max_num_seqs: u32,
     /// In a context of 400 tokens instead of 1024.
@@ -65,7 +70,10 @@ impl Default for Setup {
         Self {
             sparse_head: true,
             jump_forward: JumpForward::SingleToken,
+            model: ModelSource::BuiltIn,
             num_speculative_tokens: 0,
+            draft_model: None,
+            num_speculative_tokens_per_batch_size: Vec::new(),
             max_num_batched_tokens: 512,
             max_num_seqs: 16,
             num_blocks: None,
@@ -87,6 +95,7 @@ impl Setup {
     pub(crate) fn config(&self) -> EngineConfig {
         EngineConfig {
             model_config: ModelConfig {
+                model: self.model.clone(),
                 max_model_len: Some(if self.num_blocks.is_some() { 400 } else { 1024 }),
                 num_threads: Some(2),
                 ..ModelConfig::default()
@@ -110,9 +119,17 @@ impl Setup {
                 ..StructuredOutputsConfig::default()
             },
             speculative_config: (self.num_speculative_tokens > 0).then_some(SpeculativeConfig {
+                method: match self.draft_model {
+                    Some(_) => SpeculativeMethod::DraftModel,
+                    None => SpeculativeMethod::Ngram,
+                },
+                model: self.draft_model.clone().unwrap_or(ModelSource::BuiltIn),
                 num_speculative_tokens: self.num_speculative_tokens,
+                num_speculative_tokens_per_batch_size: (self.num_speculative_tokens_per_batch_size)
+                    .clone(),
                 prompt_lookup_min: 1,
                 prompt_lookup_max: 4,
+                ..SpeculativeConfig::default()
             }),
             ..EngineConfig::default()
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{EngineCoreRequest, JumpForward};
+use protocol::{EngineCoreRequest, JumpForward, ModelSource};
 
 use crate::engine::{Answer, Engine, Setup};
 use crate::{greedy, json, mixed_requests, seeded};
@@ -63,6 +63,20 @@ fn nothing_around_a_request_changes_its_tokens() {
         num_speculative_tokens: 4,
         ..Setup::default()
     };
+    let draft_model = Setup {
+        num_speculative_tokens: 4,
+        draft_model: Some(ModelSource::BuiltIn),
+        ..Setup::default()
+    };
+    let draft_model_chunked = Setup {
+        max_num_batched_tokens: 24,
+        max_num_seqs: 5,
+        ..draft_model.clone()
+    };
+    let draft_model_preempting = Setup {
+        num_blocks: Some(28),
+        ..draft_model.clone()
+    };
     let setups = [
         ("together", Setup::plain()),
         ("sparse head", sparse),
@@ -72,6 +86,9 @@ fn nothing_around_a_request_changes_its_tokens() {
         ("drafts and all", speculative),
         ("small chunks", chunked),
         ("preemption", preempting),
+        ("draft model", draft_model),
+        ("draft model, small chunks", draft_model_chunked),
+        ("draft model, preemption", draft_model_preempting),
     ];
     for (what, setup) in setups {
         let mut engine = Engine::new(&setup);

@@ -3,6 +3,7 @@
 
 mod budget;
 mod constraints;
+mod draft_model;
 mod engine;
 mod hostile;
 mod identity;
@@ -11,6 +12,9 @@ mod loops;
 mod memory;
 mod reasoning;
 mod waiting;
+
+#[path = "../random_checkpoint/mod.rs"]
+mod random_checkpoint;
 
 use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsConstraint};
 

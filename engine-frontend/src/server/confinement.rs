@@ -40,7 +40,10 @@ fn file_rules(args: &ServeArgs) -> FileRules {
     let (server, engine) = (&args.server, args.engine_args());
     let mut rules = FileRules::system();
     rules.allow_names_and_time();
-    if let Some(model) = &engine.model {
+    for model in [engine.model.as_deref(), engine.draft_model()]
+        .into_iter()
+        .flatten()
+    {
         rules.allow_model(model, !engine.no_weight_cache);
     }
     if engine.engine_core_address.is_none() {
@@ -110,6 +113,7 @@ mod tests {
             "serve",
             "--model=/m",
             "--no-weight-cache",
+            r#"--speculative-config={"model": "/d"}"#,
             "--api-keys=/k/keys.json",
             "--audit-log=/a/audit.log",
             "--uds=/u/socket",
@@ -120,6 +124,7 @@ mod tests {
         let rules = file_rules(&command.args);
         for (path, access) in [
             ("/m", Access::Read),
+            ("/d", Access::Read),
             ("/k", Access::Read),
             ("/a", Access::MakeFiles),
             ("/u", Access::MakeSockets),

@@ -63,12 +63,16 @@ fn logprobs_mode() -> impl Strategy<Value = LogprobsMode> {
     ]
 }
 
+fn model_source() -> impl Strategy<Value = ModelSource> {
+    prop_oneof![
+        Just(ModelSource::BuiltIn),
+        text().prop_map(|path| ModelSource::Path(path.into())),
+    ]
+}
+
 fn model_config() -> impl Strategy<Value = ModelConfig> {
     fields!(ModelConfig from ModelConfig::default();
-        model: prop_oneof![
-            Just(ModelSource::BuiltIn),
-            text().prop_map(|path| ModelSource::Path(path.into())),
-        ],
+        model: model_source(),
         dtype: dtype(),
         quantization: quantization(),
         backend: prop_oneof![
@@ -131,7 +135,14 @@ fn structured_outputs_config() -> impl Strategy<Value = StructuredOutputsConfig>
 
 fn speculative_config() -> impl Strategy<Value = SpeculativeConfig> {
     fields!(SpeculativeConfig from SpeculativeConfig::default();
+        method: prop_oneof![Just(SpeculativeMethod::Ngram), Just(SpeculativeMethod::DraftModel)],
+        model: model_source(),
         num_speculative_tokens: any::<u32>(),
+        num_speculative_tokens_per_batch_size: vec(any::<(u32, u32, u32)>(), 0..4),
+        draft_sample_method: prop_oneof![
+            Just(DraftSampleMethod::Greedy),
+            Just(DraftSampleMethod::Probabilistic),
+        ],
         prompt_lookup_min: any::<u32>(),
         prompt_lookup_max: any::<u32>(),
     )

@@ -68,6 +68,27 @@ fn streams_go_on_when_the_core_is_killed() {
     assert_eq!(server.metric("formwork:engine_restarts_total"), 1.0);
 }
 
+/// The next core has the draft model again, and the texts are those of a server without one.
+#[test]
+fn streams_with_a_draft_model_go_on_when_the_core_is_killed() {
+    let undisturbed = texts(&ask_all(Server::shared(), || ()));
+    let server = Server::start(&[
+        "--speculative-config",
+        r#"{"method": "draft_model", "num_speculative_tokens": 4}"#,
+    ]);
+    let first = server.core();
+    let answers = ask_all(&server, || signal(first, libc::SIGKILL));
+    assert_eq!(texts(&answers), undisturbed);
+    assert_ne!(server.core(), first);
+    assert_eq!(server.metric("formwork:engine_restarts_total"), 1.0);
+    let drafted = server.metric("vllm:spec_decode_num_draft_tokens_total");
+    assert!(drafted > 100.0, "{drafted}");
+    assert_eq!(
+        server.metric("vllm:spec_decode_num_accepted_tokens_total"),
+        drafted
+    );
+}
+
 /// Who was let in is not turned away by the next core, however little its queues hold.
 #[test]
 fn full_queues_turn_no_replay_away() {

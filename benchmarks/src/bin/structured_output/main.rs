@@ -6,6 +6,7 @@
 #[path = "../throughput/checkpoint.rs"]
 mod checkpoint;
 mod compilations;
+mod drafts;
 mod engine;
 mod fixed_keys;
 mod head;
@@ -26,9 +27,9 @@ use protocol::{
 /// Measures structured output in an engine in this process.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Folder with Qwen2.5's tokenizer.json and tokenizer_config.json
+    /// Folder with Qwen2.5's tokenizer.json and tokenizer_config.json; not needed for drafts alone
     #[arg(long, value_name = "FOLDER")]
-    tokenizer: PathBuf,
+    tokenizer: Option<PathBuf>,
     /// Where the checkpoint is, or is made: 1 GB [default: a folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     checkpoint: Option<PathBuf>,
@@ -62,6 +63,8 @@ enum Part {
     Head,
     /// Tokens of an object with fixed keys
     FixedKeys,
+    /// Drafts of prompt lookup and of draft models
+    Drafts,
 }
 
 const CHARACTER: &str = r#"{"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer", "minimum": 0, "maximum": 999}, "armor": {"enum": ["leather", "chainmail", "plate"]}, "weapon": {"enum": ["sword", "axe", "bow"]}, "strength": {"type": "integer", "minimum": 0, "maximum": 100}}, "required": ["name", "age", "armor", "weapon", "strength"], "additionalProperties": false}"#;
@@ -90,17 +93,27 @@ fn list_of(schema: &str, model: &ModelSource) -> StructuredOutputsConstraint {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    let wants = |part| arguments.parts.is_empty() || arguments.parts.contains(&part);
+    if wants(Part::Drafts) {
+        println!("{}\n", machine::description());
+        drafts::measure(&arguments, &std::env::temp_dir().join("formwork-drafts"))?;
+    }
+    if arguments.parts == [Part::Drafts] {
+        println!("\nload average at the end {}", machine::load_average());
+        return Ok(());
+    }
+    let tokenizer = arguments.tokenizer.as_ref();
+    let tokenizer = tokenizer.context("--tokenizer is needed for all parts but drafts")?;
     let folder = arguments
         .checkpoint
         .clone()
         .unwrap_or_else(|| std::env::temp_dir().join("formwork-qwen2.5-0.5b-random-tokenizer"));
     checkpoint::make(&folder)?;
     for name in ["tokenizer.json", "tokenizer_config.json"] {
-        let from = arguments.tokenizer.join(name);
+        let from = tokenizer.join(name);
         fs::copy(&from, folder.join(name)).with_context(|| from.display().to_string())?;
     }
     println!("{}\n", machine::description());
-    let wants = |part| arguments.parts.is_empty() || arguments.parts.contains(&part);
     if wants(Part::Overhead) {
         println!("Random weights in the shape of Qwen2.5-0.5B:\n");
         overhead::measure(&arguments, &ModelSource::Path(folder.clone()))?;

@@ -393,34 +393,6 @@ impl Scheduler {
         })
     }
 
-    /// Gives a request a draft for its next step, without the tokens that its grammar forbids.
-    pub(super) fn propose_draft(&mut self, request: &mut Request) {
-        let Some(proposer) = self
-            .proposer
-            .as_ref()
-            .filter(|_| !request.is_forced_text_due)
-        else {
-            return;
-        };
-        let num_left = request.num_tokens_left(self.max_model_len);
-        // One more is sampled after the draft.
-        let max_tokens = num_left.saturating_sub(1) as usize;
-        let mut draft = proposer
-            .propose(request.all_token_ids(), max_tokens)
-            .to_vec();
-        if let Some(grammar) = request.grammar_mut() {
-            let valid = self
-                .grammar_steps
-                .ask(grammar, |grammar| grammar.validate_tokens(&draft, num_left));
-            // There need not be one. Why the grammar fails, if it does without it, its masks say in the
-            // next step.
-            let num_valid = valid.unwrap_or_default();
-            self.spec_decoding_stats.num_invalid_tokens += (draft.len() - num_valid) as u64;
-            draft.truncate(num_valid);
-        }
-        request.spec_token_ids = draft;
-    }
-
     /// Counts how a constrained request ended.
     pub(super) fn count_end(&mut self, request: &Request, stop: &Stop) {
         let Some(grammar) = request.grammar() else {

@@ -37,6 +37,7 @@ mod admission;
 mod aside;
 pub mod clock;
 mod config;
+pub(crate) mod drafts;
 mod finish;
 mod grammar;
 mod grammar_steps;

@@ -46,6 +46,18 @@ impl SchedulerOutput {
             .get(index)
             .map_or(&[], Vec::as_slice)
     }
+
+    /// Has another draft, no longer one, in place of that of the entry at `index`.
+    pub(crate) fn replace_draft(&mut self, index: usize, draft_token_ids: Vec<u32>) {
+        let entry = self.scheduled_spec_decode_tokens.get_mut(index);
+        let scheduled = self.num_scheduled_tokens.0.get_mut(index);
+        if let (Some(entry), Some((_, num_tokens))) = (entry, scheduled) {
+            let num_fewer = entry.len().saturating_sub(draft_token_ids.len());
+            *num_tokens -= num_fewer;
+            self.total_num_scheduled_tokens -= num_fewer;
+            *entry = draft_token_ids;
+        }
+    }
 }
 
 /// Tokens per scheduled request, in schedule order.

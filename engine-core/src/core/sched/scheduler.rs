@@ -16,7 +16,7 @@ use crate::core::sched::output::{Admission, SchedulerOutput};
 use crate::core::sched::request_queue::{QueueKey, RequestQueue};
 use crate::core::sched::step::{News, Step};
 use crate::core::sched::turns::Turns;
-use crate::core::spec_decode::NgramProposer;
+use crate::core::spec_decode::Proposer;
 use crate::request::{Request, RequestId};
 use crate::structured_output::ForcedTokens;
 
@@ -91,7 +91,7 @@ pub struct Scheduler {
     pub(crate) num_reported_grammars: u32,
     pub(crate) spec_decoding_stats: SpecDecodingStats,
     pub(crate) forced_tokens: ForcedTokens,
-    pub(crate) proposer: Option<NgramProposer>,
+    pub(crate) proposer: Option<Proposer>,
     pause_state: PauseState,
     /// Whether the last step had to preempt, or could not admit a request, for want of blocks.
     short_of_blocks: bool,
@@ -151,7 +151,7 @@ impl Scheduler {
     }
 
     /// Gives requests drafts to verify.
-    pub fn with_proposer(mut self, proposer: Option<NgramProposer>) -> Self {
+    pub fn with_proposer(mut self, proposer: Option<Proposer>) -> Self {
         self.proposer = proposer;
         self
     }
@@ -178,9 +178,13 @@ impl Scheduler {
     }
 
     fn schedule_running(&mut self, step: &mut Step) {
+        let num_running = self.running.len();
+        let proposer = self.proposer.as_ref();
+        let max_draft_tokens = proposer.map_or(0, |of| of.max_draft_tokens(num_running));
         let mut index = 0;
         while index < self.running.len() && step.token_budget > 0 {
-            let request = &self.running[index].request;
+            let request = &mut self.running[index].request;
+            request.spec_token_ids.truncate(max_draft_tokens);
             if request.is_parked() {
                 index += 1;
                 continue;

@@ -1,6 +1,6 @@
 //! When a request is over.
 
-use protocol::{FinishReason, StopReason};
+use protocol::{FinishReason, SamplingParams, StopReason};
 
 use crate::repetition::ends_in_repetition;
 use crate::request::Request;
@@ -88,9 +88,15 @@ pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop
     })
 }
 
+/// True if free text may end with this token, as soon as `min_tokens` are there.
+pub(super) fn may_end_text(params: &SamplingParams, token_id: u32) -> bool {
+    let is_eos = !params.ignore_eos && params.eos_token_id == Some(token_id);
+    is_eos || params.stop_token_ids.contains(&token_id)
+}
+
 #[cfg(test)]
 mod tests {
-    use protocol::{EngineCoreRequest, RepetitionDetection, SamplingParams};
+    use protocol::{EngineCoreRequest, RepetitionDetection};
 
     use super::*;
     use crate::core::block_hash::BlockHasher;

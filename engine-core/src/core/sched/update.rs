@@ -20,6 +20,8 @@ struct RequestStepOutput {
     num_tokens: usize,
     /// Of these, tokens of a draft.
     num_draft_tokens: usize,
+    /// Of these, tokens that were sampled too: the first ones.
+    num_accepted_tokens: usize,
     sampled_token_ids: Vec<u32>,
     logprobs: Option<LogprobsLists>,
     trace: Vec<TokenTrace>,
@@ -153,7 +155,10 @@ impl Scheduler {
             let num_nans_in_logits = step_output.num_nans_in_logits;
             return Some(scored(request, step_output.scores, num_nans_in_logits));
         }
-        self.count_draft(step_output.num_draft_tokens, num_sampled);
+        self.count_draft(
+            step_output.num_draft_tokens,
+            step_output.num_accepted_tokens,
+        );
 
         let taken = match is_withheld {
             true => Err(GrammarFailure::Aside),
@@ -289,14 +294,13 @@ impl Scheduler {
         Ok(None)
     }
 
-    fn count_draft(&mut self, num_draft_tokens: usize, num_sampled: usize) {
+    fn count_draft(&mut self, num_draft_tokens: usize, num_accepted: usize) {
         if num_draft_tokens == 0 {
             return;
         }
         let stats = &mut self.spec_decoding_stats;
         stats.num_drafts += 1;
         stats.num_draft_tokens += num_draft_tokens as u64;
-        let num_accepted = num_sampled.saturating_sub(1).min(num_draft_tokens);
         stats.num_accepted_tokens += num_accepted as u64;
         if stats.num_accepted_tokens_per_pos.len() < num_draft_tokens {
             stats
@@ -399,10 +403,18 @@ impl RequestStepOutput {
         fn entry<T: Default>(array: &mut [T], index: usize) -> T {
             array.get_mut(index).map(std::mem::take).unwrap_or_default()
         }
+        let draft_token_ids = scheduler_output.draft_at(index);
+        let sampled_token_ids = entry(&mut runner_output.sampled_token_ids, index);
+        // Where the draft ends the text, nothing is sampled behind it.
+        let pairs = draft_token_ids.iter().zip(&sampled_token_ids);
+        let num_accepted_tokens = pairs
+            .take_while(|(draft, sampled)| draft == sampled)
+            .count();
         Self {
             num_tokens: scheduler_output.num_scheduled_tokens.at(index),
-            num_draft_tokens: scheduler_output.draft_at(index).len(),
-            sampled_token_ids: entry(&mut runner_output.sampled_token_ids, index),
+            num_draft_tokens: draft_token_ids.len(),
+            num_accepted_tokens,
+            sampled_token_ids,
             logprobs: entry(&mut runner_output.logprobs, index),
             trace: entry(&mut runner_output.traces, index),
             prompt_logprobs: entry(&mut runner_output.prompt_logprobs, index),

@@ -2,7 +2,7 @@
 
 use protocol::SpeculativeConfig;
 
-const MAX_NUM_SPECULATIVE_TOKENS: u32 = SpeculativeConfig::MAX_NUM_SPECULATIVE_TOKENS;
+use super::{SpeculativeConfigError, invalid};
 
 /// Proposes drafts from a request's own tokens; needs no model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,17 +12,8 @@ pub struct NgramProposer {
     max_ngram: usize,
 }
 
-/// Why drafts can't be proposed as configured.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("speculative_config.{field} is {value}: {expected}")]
-pub struct SpeculativeConfigError {
-    field: &'static str,
-    value: u32,
-    expected: String,
-}
-
 impl NgramProposer {
-    /// A proposer as configured.
+    /// A proposer as configured. `num_speculative_tokens` is for [`Proposer`](super::Proposer) to check.
     ///
     /// # Errors
     /// A number out of its range.
@@ -31,21 +22,10 @@ impl NgramProposer {
             num_speculative_tokens,
             prompt_lookup_min,
             prompt_lookup_max,
+            ..
         } = *config;
-        let invalid = |field, value, expected| SpeculativeConfigError {
-            field,
-            value,
-            expected,
-        };
-        if !(1..=MAX_NUM_SPECULATIVE_TOKENS).contains(&num_speculative_tokens) {
-            return Err(invalid(
-                "num_speculative_tokens",
-                num_speculative_tokens,
-                format!("it must be from 1 to {MAX_NUM_SPECULATIVE_TOKENS}"),
-            ));
-        }
         if prompt_lookup_min == 0 {
-            let expected = "it must be at least 1".to_owned();
+            let expected = "it must be at least 1";
             return Err(invalid("prompt_lookup_min", prompt_lookup_min, expected));
         }
         if prompt_lookup_max < prompt_lookup_min {
@@ -103,12 +83,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::core::spec_decode::Proposer;
 
     fn proposer(num_speculative_tokens: u32, min: u32, max: u32) -> NgramProposer {
         NgramProposer::new(&SpeculativeConfig {
             num_speculative_tokens,
             prompt_lookup_min: min,
             prompt_lookup_max: max,
+            ..SpeculativeConfig::default()
         })
         .unwrap()
     }
@@ -127,10 +109,11 @@ mod tests {
     #[test]
     fn a_configuration_out_of_range_is_named() {
         let message = |num_speculative_tokens, prompt_lookup_min, prompt_lookup_max| {
-            NgramProposer::new(&SpeculativeConfig {
+            Proposer::new(&SpeculativeConfig {
                 num_speculative_tokens,
                 prompt_lookup_min,
                 prompt_lookup_max,
+                ..SpeculativeConfig::default()
             })
             .unwrap_err()
             .to_string()

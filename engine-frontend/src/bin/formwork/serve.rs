@@ -9,7 +9,9 @@ use anyhow::Context;
 use engine_frontend::server::{
     LogFormat, Ready, ServeArgs, ServerArgs, confine, serve as serve_http,
 };
-use engine_frontend::{StartupError, fetch_model, frontend_runtime, hub_name_of, init_logging_as};
+use engine_frontend::{
+    StartupError, draft_hub_name_of, fetch_model, frontend_runtime, hub_name_of, init_logging_as,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Signal, getpid, getrlimit, kill_process, setrlimit};
 
@@ -73,9 +75,10 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 /// The command line with a model that is on this machine, downloaded where it is a name on the Hub.
 fn with_local_model(args: &ServeArgs) -> Result<ServeArgs, StartupError> {
     let engine = args.engine_args();
-    let fetched = match hub_name_of(&engine)? {
-        Some(_) if args.server.end_with_stdin => while_stdin_is_open(|| fetch_model(&engine)),
-        _ => fetch_model(&engine),
+    let is_on_hub = hub_name_of(&engine)?.is_some() || draft_hub_name_of(&engine)?.is_some();
+    let fetched = match is_on_hub && args.server.end_with_stdin {
+        true => while_stdin_is_open(|| fetch_model(&engine)),
+        false => fetch_model(&engine),
     };
     Ok(args.with_engine_args(fetched?))
 }

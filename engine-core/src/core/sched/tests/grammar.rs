@@ -15,7 +15,7 @@ use structured_output::{CancelFlag, CompileEffort, TokenizerInfo};
 use super::{assert_idle, config, ids, scheduler};
 use crate::core::sched::scheduler::RunningRequest;
 use crate::core::sched::{ModelRunnerOutput, RequestMasks, Scheduler, SchedulerOutput};
-use crate::core::spec_decode::NgramProposer;
+use crate::core::spec_decode::Proposer;
 use crate::request::{Request, RequestId, StructuredOutput};
 use crate::structured_output::testing::{self, OddBackend};
 use crate::structured_output::{
@@ -134,10 +134,11 @@ impl World {
         if priority {
             config.policy = SchedulingPolicy::Priority;
         }
-        let proposer = NgramProposer::new(&SpeculativeConfig {
+        let proposer = Proposer::new(&SpeculativeConfig {
             num_speculative_tokens: 2,
             prompt_lookup_min: 1,
             prompt_lookup_max: 2,
+            ..SpeculativeConfig::default()
         });
         // Few blocks, so that some are preempted.
         let scheduler = scheduler(config, 6)
