@@ -21,6 +21,8 @@ pub struct RequestOutput {
     pub prompt_logprobs: Option<Vec<Option<PositionLogprobs>>>,
     /// One row per scored position, where asked for; see [`protocol::EngineCoreOutput::scores`].
     pub scores: Vec<Vec<f32>>,
+    /// The vector that was asked for; see [`protocol::EngineCoreOutput::pooling_output`].
+    pub pooling_output: Option<Vec<f32>>,
     /// The answers, by index.
     pub outputs: Vec<CompletionOutput>,
     /// Whether all answers are complete.
@@ -146,6 +148,7 @@ pub(crate) mod tests {
             prompt_token_ids: [1].into(),
             prompt_logprobs: None,
             scores: Vec::new(),
+            pooling_output: None,
             outputs: vec![CompletionOutput {
                 index,
                 text: text.to_owned(),
