@@ -314,6 +314,11 @@ impl Request {
         &self.scored_positions
     }
 
+    /// True if nothing is generated: the prompt may fill the context.
+    pub fn is_prompt_only(&self) -> bool {
+        self.pooling_params.is_some() || !self.scored_positions.is_empty()
+    }
+
     /// The vector that is asked for; `None` for a request for text.
     pub fn pooling_params(&self) -> Option<PoolingParams> {
         self.pooling_params

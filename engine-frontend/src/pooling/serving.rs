@@ -22,6 +22,9 @@ use crate::outputs::RequestOutput;
 /// Most tokens of all prompts of a request together: 16 MiB as ids, and half of a frame.
 const MAX_PROMPT_TOKENS: usize = 4 << 20;
 
+/// Most bytes of all pairs of texts together, the first text counted before each second: a few seconds of tokenizing.
+const MAX_PAIR_BYTES: usize = 32 << 20;
+
 /// Most numbers of all embeddings of a request: some 16 bytes each, as numbers and as JSON, are 48 MiB.
 const MAX_ANSWER_NUMBERS: u64 = 3 << 20;
 
@@ -160,7 +163,10 @@ impl OpenAIServing {
         self.check_model(request.model.as_deref())?;
         let config = self.pooler()?;
         let ScoreRequest { text_1, text_2, .. } = request;
-        let num_bytes = text_1.num_bytes() + text_2.num_bytes();
+        let num_bytes = match config.score {
+            ScoreKind::Cosine => text_1.num_bytes() + text_2.num_bytes(),
+            ScoreKind::Classifier | ScoreKind::Tokens { .. } => check_pairs(text_1, text_2)?,
+        };
         let id = request_id("score", &request.prompts, context);
         let (inputs, ask) = match &config.score {
             ScoreKind::Cosine => {
@@ -478,6 +484,22 @@ fn pairs(text_1: &Texts, text_2: &Texts, is_encoder: bool) -> Vec<Input> {
         },
     };
     pairs.map(input).collect()
+}
+
+/// Bytes of all pairs.
+fn check_pairs(text_1: &Texts, text_2: &Texts) -> Result<usize, ValidationError> {
+    let count = text_2.texts.len();
+    let times = count / text_1.texts.len().max(1);
+    let num_bytes = text_1.num_bytes().saturating_mul(times) + text_2.num_bytes();
+    if num_bytes <= MAX_PAIR_BYTES {
+        return Ok(num_bytes);
+    }
+    let field = text_1.field;
+    let message = format!(
+        "{field} before each of {count} texts makes {num_bytes} bytes: at most {MAX_PAIR_BYTES} are read in one \
+         request. Send fewer, or shorter ones"
+    );
+    Err(ValidationError::field(field, num_bytes, message))
 }
 
 fn embed(config: &PoolerConfig) -> PoolingParams {

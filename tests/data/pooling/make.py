@@ -51,7 +51,9 @@ def word_piece(lowercase=True):
     tokenizer.decoder = decoders.WordPiece()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
-        sep_token="[SEP]", mask_token="[MASK]", model_max_length=64)
+        sep_token="[SEP]", mask_token="[MASK]", model_max_length=64,
+        # Without it the types of tokens would be lost.
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"])
 
 
 def unigram():

@@ -107,6 +107,19 @@ fn embeddings_are_those_of_sentence_transformers() {
     }
 }
 
+/// The backend of the reference has what encoders need, too.
+#[test]
+fn the_reference_backend_has_encoders() {
+    for name in ["bert_mean", "nomic"] {
+        let expected = expected(name);
+        let server = serve(name, &["--backend", "candle"]);
+        let found = embeddings(&server, &expected["texts"]);
+        for (i, found) in found.iter().enumerate() {
+            assert_close(found, &numbers(&expected["embeddings"][i]), name);
+        }
+    }
+}
+
 fn base64_bytes(text: &str) -> Vec<u8> {
     let value = |c: u8| match c {
         b'A'..=b'Z' => c - b'A',

@@ -126,7 +126,7 @@ impl Scheduler {
         let num_positions = request.scored_positions().len();
         let num_scores = step_output.scores.len();
         let is_pooled = request.pooling_params().is_some();
-        let is_scored = num_positions > 0 || is_pooled;
+        let is_scored = request.is_prompt_only();
         let error = step_output
             .error
             .or_else(|| match (is_prefill_chunk, num_sampled) {
