@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(read(json!("a")).input, [text("a")]);
         assert_eq!(read(json!(["a", "b"])).input, [text("a"), text("b")]);
         let ids = EmbeddingInput::TokenIds(vec![1, 2]);
-        assert_eq!(read(json!([1, 2])).input, [ids.clone()]);
+        assert_eq!(read(json!([1, 2])).input, std::slice::from_ref(&ids));
         assert_eq!(read(json!([[1, 2], "a"])).input, [ids, text("a")]);
         assert_eq!(read(json!("a")).field(0), "input");
         assert_eq!(read(json!(["a"])).field(0), "input[0]");

@@ -45,7 +45,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             &[json!({
                 "id": text, "object": {"const": "list"}, "created": count(), "model": text,
                 "data": {"type": "array", "items": component("EmbeddingData")},
-                "usage": component("UsageInfo"),
+                "usage": component("Usage"),
             })],
         ),
         answer(
@@ -62,7 +62,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             &[json!({
                 "id": text, "object": {"const": "list"}, "created": count(), "model": text,
                 "data": {"type": "array", "items": component("ScoreData")},
-                "usage": component("UsageInfo"),
+                "usage": component("Usage"),
             })],
         ),
         answer(
@@ -76,7 +76,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             "RerankResponse",
             &["id", "model", "results", "usage"],
             &[json!({
-                "id": text, "model": text, "usage": component("UsageInfo"),
+                "id": text, "model": text, "usage": component("Usage"),
                 "results": {"type": "array", "items": component("RerankResult")},
             })],
         ),
