@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use protocol::{
-    EngineCoreEvent, EngineCoreEventType, EngineCoreRequest, PrefillStats, SamplingParams,
-    ScoredPosition, Shared, TokenTrace,
+    EngineCoreEvent, EngineCoreEventType, EngineCoreRequest, PoolingParams, PoolingType,
+    PrefillStats, SamplingParams, ScoredPosition, Shared, TokenTrace,
 };
 
 use crate::core::block_hash::{BlockHash, BlockHasher};
@@ -52,6 +52,8 @@ pub struct Request {
     reasoning_ended: Option<bool>,
     /// Not empty where nothing is generated, and these are asked for instead.
     scored_positions: Shared<[ScoredPosition]>,
+    /// Where a vector of the prompt is asked for, and nothing is generated.
+    pooling_params: Option<PoolingParams>,
     /// What constrains the output; `None` for free text, and until the grammar is submitted.
     pub(crate) structured_output: Option<StructuredOutput>,
     /// Tokens that the next step verifies.
@@ -160,6 +162,7 @@ impl Request {
             trace_headers: _,
             reasoning_ended,
             scored_positions,
+            pooling_params,
         } = request;
         let num_replayed_tokens = output_token_ids.len();
         let trace = sampling_params.include_trace.then(Box::default);
@@ -190,6 +193,7 @@ impl Request {
             prompt_logprobs_due: asks_prompt_logprobs && num_replayed_tokens == 0,
             reasoning_ended,
             scored_positions,
+            pooling_params,
             structured_output: None,
             spec_token_ids: Vec::new(),
             drafted: Drafted::default(),
@@ -292,10 +296,13 @@ impl Request {
     }
 
     /// Whether every token has to be computed: by the caller's wish, or because logprobs are
-    /// wanted for the prompt's positions.
+    /// wanted for the prompt's positions, or hidden states are pooled of other tokens than the last.
     pub fn skip_reading_prefix_cache(&self) -> bool {
         self.sampling_params.skip_reading_prefix_cache
             || asks_prompt_logprobs(&self.sampling_params)
+            // A cached prefix has keys and values, but no hidden states to pool.
+            || (self.pooling_params.as_ref())
+                .is_some_and(|params| params.pooling_type != PoolingType::Last)
     }
 
     /// Most of its tokens that may come from the prefix cache: the last one before a place where logits are
@@ -309,6 +316,16 @@ impl Request {
     /// Where probabilities are asked for; empty for a request for text.
     pub fn scored_positions(&self) -> &Shared<[ScoredPosition]> {
         &self.scored_positions
+    }
+
+    /// True if nothing is generated: the prompt may fill the context.
+    pub fn is_prompt_only(&self) -> bool {
+        self.pooling_params.is_some() || !self.scored_positions.is_empty()
+    }
+
+    /// The vector that is asked for; `None` for a request for text.
+    pub fn pooling_params(&self) -> Option<PoolingParams> {
+        self.pooling_params
     }
 
     /// Where the prompt leaves thinking.

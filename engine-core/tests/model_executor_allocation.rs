@@ -53,6 +53,7 @@ fn step(
             seq_lens: &[40, 1],
             block_tables: &[1, 2, 3, 6, 0, 0],
             block_table_stride: 3,
+            token_type_ids: &[],
             logits_indices: &[39, 40],
         })
         .unwrap();

@@ -146,6 +146,7 @@ fn forward(model: &mut dyn CausalLm) {
             seq_lens: &[20],
             block_tables: &[1, 2],
             block_table_stride: 2,
+            token_type_ids: &[],
             logits_indices: &[2, 5, 6, 19],
         })
         .unwrap();

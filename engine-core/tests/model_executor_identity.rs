@@ -210,6 +210,7 @@ fn a_row_does_not_depend_on_which_rows_are_kept() {
                 seq_lens: &[to as u32],
                 block_tables: &[1, 2, 3],
                 block_table_stride: 3,
+                token_type_ids: &[],
                 logits_indices: kept,
             };
             runner.model.forward(&input).unwrap();
@@ -300,6 +301,7 @@ fn the_largest_logits_are_those_of_the_rows() {
                 seq_lens: &[20],
                 block_tables: &[3, 4],
                 block_table_stride: 2,
+                token_type_ids: &[],
                 logits_indices: &[2, 5, 6, 19],
             };
             let masks = [[1 << 5 | 1 << 20, 0, 3, 0, 0, 0, 1 << 9], [0; 7]];

@@ -363,6 +363,7 @@ fn logits_of_rows_that_are_not_there_are_refused() {
             seq_lens: &[],
             block_tables: &[],
             block_table_stride: 0,
+            token_type_ids: &[],
             logits_indices: &[],
         };
         model.forward(&empty).unwrap();

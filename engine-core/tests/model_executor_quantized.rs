@@ -193,6 +193,7 @@ fn perplexity(folder: &Path, samples: &serde_json::Value, options: WeightOptions
                 seq_lens: &[ids.len() as u32],
                 block_tables: &(1..=ids.len().div_ceil(16) as u32).collect::<Vec<_>>(),
                 block_table_stride: ids.len().div_ceil(16),
+                token_type_ids: &[],
                 logits_indices: &rows,
             })
             .unwrap();

@@ -19,6 +19,7 @@ pub use self::human_readable::human_readable_int;
 use crate::error::ValidationError;
 use crate::json_problem::json_problem;
 use crate::openai::DefaultSamplingParams;
+use crate::pooling::{ConvertArg, HfOverrides, PoolerConfig, PoolerOverride, RunnerArg};
 use crate::structured_outputs::{BackendOptions, ReasoningParser, StructuredOutputsArgs};
 
 /// Longest time that requests may be given to finish, in seconds: a year. What is meant to be
@@ -71,6 +72,20 @@ pub struct EngineArgs {
     /// The name on the Hub that [`fetch_model`](crate::fetch_model) found `model` by.
     #[arg(skip)]
     pub hub_name: Option<String>,
+    /// What the model is for: text, or embeddings and scores
+    #[arg(long, value_enum, default_value_t)]
+    pub runner: RunnerArg,
+    /// Make a model that generates text one of embeddings or scores
+    #[arg(long, value_enum, default_value_t)]
+    pub convert: ConvertArg,
+    /// How hidden states are pooled, where the model's folder doesn't say, as a JSON object:
+    /// pooling_type (LAST, CLS or MEAN), use_activation
+    #[arg(long, alias = "override-pooler-config", value_name = "JSON", value_parser = PoolerOverride::from_json)]
+    pub pooler_config: Option<PoolerOverride>,
+    /// Fields in place of config.json's, as a JSON object: architectures, classifier_from_token,
+    /// is_original_qwen3_reranker, is_matryoshka, matryoshka_dimensions
+    #[arg(long, value_name = "JSON", value_parser = HfOverrides::from_json)]
+    pub hf_overrides: Option<HfOverrides>,
     /// Number format of the weights
     #[arg(long, value_enum, default_value_t = DtypeArg::Auto)]
     pub dtype: DtypeArg,
@@ -216,6 +231,10 @@ impl Default for EngineArgs {
         Self {
             model: None,
             hub_name: None,
+            runner: RunnerArg::Auto,
+            convert: ConvertArg::Auto,
+            pooler_config: None,
+            hf_overrides: None,
             dtype: DtypeArg::Auto,
             quantization: QuantizationArg::None,
             no_weight_cache: false,
@@ -316,12 +335,15 @@ impl EngineArgs {
 
     /// The configuration that the core gets; of several, the first.
     pub fn engine_config(&self) -> EngineConfig {
+        // What is wrong with it was said before.
+        let pooler = PoolerConfig::resolve(self).ok().flatten();
         EngineConfig {
             model_config: ModelConfig {
                 model: match &self.model {
                     Some(path) => ModelSource::Path(path.clone()),
                     None => ModelSource::BuiltIn,
                 },
+                runner: PoolerConfig::runner(pooler.as_ref()),
                 dtype: match self.dtype {
                     DtypeArg::Auto => Dtype::Auto,
                     DtypeArg::Float32 => Dtype::Float32,
@@ -340,7 +362,7 @@ impl EngineArgs {
                     (DeviceArg::Cpu, BackendArg::Cpu) => BackendKind::Cpu,
                     (DeviceArg::Cpu, BackendArg::Candle) => BackendKind::Candle,
                 },
-                max_model_len: self.max_model_len,
+                max_model_len: (self.max_model_len).or_else(|| pooler?.max_seq_length),
                 num_threads: self.threads_of_each(),
                 pin_threads: !self.no_pin_threads,
                 logprobs_mode: match self.logprobs_mode {

@@ -19,6 +19,7 @@ use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor, ProcessedInputs, Prompt};
 use crate::metrics::{EngineMetrics, StatLogger};
 use crate::output_processor::OutputProcessor;
+use crate::pooling::PoolerConfig;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::{ModelLimits, verify_num_logprobs};
 use crate::structured_outputs::{CheckThread, StructuredOutputsArgs};
@@ -49,6 +50,8 @@ pub struct AsyncLLM {
     reports: Reports,
     tokenizer: Arc<Tokenizer>,
     ready: EngineCoreReadyResponse,
+    /// `None` where the model generates text.
+    pooler_config: Option<Arc<PoolerConfig>>,
 }
 
 #[derive(Debug)]
@@ -96,6 +99,7 @@ impl AsyncLLM {
             reports: Reports::default(),
             tokenizer,
             ready,
+            pooler_config: None,
         }
     }
 
@@ -140,6 +144,7 @@ impl AsyncLLM {
         if let Some(dead) = self.errored() {
             return Err(dead.into());
         }
+        self.check_runner(&requests)?;
         self.check_room(&requests)?;
         let num_bytes = requests.iter().map(GenerateRequest::num_bytes).sum();
         let processed = self.process_inputs(requests, num_bytes).await?;
@@ -154,6 +159,33 @@ impl AsyncLLM {
         }
         let start = move |_: &CancelFlag| inner.start(processed, vocab_size, usage);
         self.run_aside(num_bytes, start).await?
+    }
+
+    /// Refuses requests for text where the model makes vectors, and the other way round.
+    fn check_runner(&self, requests: &[GenerateRequest]) -> Result<(), ValidationError> {
+        let asks_text = requests.iter().any(|request| !request.is_prompt_only());
+        match &self.pooler_config {
+            Some(config) if asks_text => {
+                let message = format!(
+                    "this model generates no text (runner: pooling): it serves {}",
+                    config.routes()
+                );
+                Err(ValidationError::about("model", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the model makes of prompts, where that isn't text.
+    pub fn pooler_config(&self) -> Option<&Arc<PoolerConfig>> {
+        self.pooler_config.as_ref()
+    }
+
+    /// The same engine with a model that makes vectors or scores.
+    #[must_use]
+    pub fn with_pooler_config(mut self, config: Option<PoolerConfig>) -> Self {
+        self.pooler_config = config.map(Arc::new);
+        self
     }
 
     /// Refuses more answers than may run and wait, before anything is made of them. The core looks again: it
@@ -175,11 +207,13 @@ impl AsyncLLM {
         if wanted > places {
             let has_several = requests.iter().any(|request| request.sampling_params.n > 1);
             let is_scored = requests.iter().any(|r| !r.scored_positions.is_empty());
+            let is_pooled = requests.iter().any(|r| r.pooling_params.is_some());
             let are_chats = requests
                 .iter()
                 .all(|request| matches!(request.prompt, Prompt::Chat(_)));
             let field = match (has_several, is_scored, are_chats) {
                 (true, ..) => "n",
+                _ if is_pooled => "input",
                 (false, true, _) => "questions",
                 (false, false, true) => "messages",
                 (false, false, false) => "prompt",

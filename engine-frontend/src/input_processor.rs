@@ -308,6 +308,7 @@ impl InputProcessor {
             },
             is_context: request.truncate_prompt_tokens.is_none(),
         };
+        let is_prompt_only = request.is_prompt_only();
         let TokenizedPrompt {
             text: prompt,
             mut token_ids,
@@ -316,8 +317,12 @@ impl InputProcessor {
         if let Some(keep) = request.truncate_prompt_tokens {
             self.truncate(&mut token_ids, keep, request.truncation_side, &params)?;
         }
-        let prompt_len = self.verify_prompt(&token_ids, request.prompt_field.as_deref())?;
-        self.complete_for_prompt(&mut params, prompt_len)?;
+        let field = request.prompt_field.as_deref();
+        let prompt_len = self.verify_prompt(&token_ids, is_prompt_only, field)?;
+        match is_prompt_only {
+            true => params.max_tokens = Some(1),
+            false => self.complete_for_prompt(&mut params, prompt_len)?,
+        }
         let constrained_from_the_start = self.complete_thinking(&mut params, reasoning_ended)?;
         let is_constrained = params.structured_outputs.is_some();
         let thinking = self
@@ -337,6 +342,7 @@ impl InputProcessor {
                 trace_headers: request.trace_headers,
                 reasoning_ended,
                 scored_positions: request.scored_positions,
+                pooling_params: request.pooling_params,
                 ..EngineCoreRequest::default()
             },
             arrival: request.arrival,
@@ -421,10 +427,12 @@ impl InputProcessor {
         Ok(())
     }
 
-    /// Checks a prompt's length and its ids; returns the length. `field` is what the caller calls it.
+    /// Checks a prompt's length and its ids; returns the length. `field` is what the caller calls it. A prompt to
+    /// which nothing is generated may fill the context.
     fn verify_prompt(
         &self,
         token_ids: &[u32],
+        is_prompt_only: bool,
         field: Option<&str>,
     ) -> Result<u32, ValidationError> {
         if token_ids.is_empty() {
@@ -434,9 +442,12 @@ impl InputProcessor {
         let max_model_len = self.limits.max_model_len;
         let Some(prompt_len) = u32::try_from(token_ids.len())
             .ok()
-            .filter(|&len| len < max_model_len)
+            .filter(|&len| len < max_model_len || (is_prompt_only && len == max_model_len))
         else {
-            return Err(self.too_long(token_ids.len(), ""));
+            return Err(match is_prompt_only {
+                true => self.too_long_to_pool(token_ids.len()),
+                false => self.too_long(token_ids.len(), ""),
+            });
         };
         let is_unknown = |&id: &u32| id >= self.limits.vocab_size;
         if let Some((i, id)) = (token_ids.iter().enumerate()).find(|(_, id)| is_unknown(id)) {
@@ -465,6 +476,21 @@ impl InputProcessor {
              Shorten it, or set truncate_prompt_tokens"
         );
         ValidationError::about("input_tokens", message)
+    }
+
+    /// The same of a prompt to which nothing is generated.
+    fn too_long_to_pool(&self, num_tokens: usize) -> ValidationError {
+        let message = format!(
+            "This model's maximum context length is {} tokens. However, the text has {num_tokens}. Shorten it, or set \
+             truncate_prompt_tokens",
+            self.limits.max_model_len
+        );
+        ValidationError::about("input_tokens", message)
+    }
+
+    /// True if a token is one of the tokenizer's control tokens.
+    pub(crate) fn is_special_token(&self, token_id: u32) -> bool {
+        self.tokenizer.is_special_token(token_id)
     }
 
     /// Fills what depends on the model.

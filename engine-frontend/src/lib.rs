@@ -32,6 +32,7 @@ pub mod detokenizer;
 pub mod engine_core_client;
 pub mod metrics;
 pub mod openai;
+pub mod pooling;
 pub mod server;
 
 mod answer_budget;
@@ -89,8 +90,9 @@ pub use output_processor::OutputProcessor;
 pub use outputs::{CompletionOutput, RequestOutput};
 pub use parallel_sampling::ParentRequest;
 pub use protocol::{
-    FinishReason, PropertyOrder, RequestOutputKind, SamplingParams, Shared, StopReason,
-    StructuredOutputsConstraint, StructuredOutputsParams, TokenTrace, TracedToken, Whitespace,
+    FinishReason, PoolingParams, PoolingTask, PoolingType, PropertyOrder, RequestOutputKind,
+    SamplingParams, Shared, StopReason, StructuredOutputsConstraint, StructuredOutputsParams,
+    TokenTrace, TracedToken, Whitespace,
 };
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};

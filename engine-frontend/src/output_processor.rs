@@ -113,6 +113,7 @@ impl OutputProcessor {
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
                 trace: TraceCollector::new(request),
                 scores: Vec::new(),
+                pooling_output: None,
                 num_cached_tokens: 0,
                 // A replayed request's tokens were given out before.
                 sent_tokens: request.output_token_ids.len(),
@@ -253,6 +254,7 @@ impl OutputProcessor {
                 .take_prompt_logprobs()
                 .map(Arc::from),
             scores: std::mem::take(&mut state.scores),
+            pooling_output: state.pooling_output.take(),
             outputs,
             finished,
             num_cached_tokens: state.num_cached_tokens,

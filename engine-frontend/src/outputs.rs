@@ -22,6 +22,8 @@ pub struct RequestOutput {
     pub prompt_logprobs: Option<Arc<[Option<PositionLogprobs>]>>,
     /// One row per scored position, where asked for; see [`protocol::EngineCoreOutput::scores`].
     pub scores: Vec<Vec<f32>>,
+    /// The vector that was asked for; see [`protocol::EngineCoreOutput::pooling_output`].
+    pub pooling_output: Option<Vec<f32>>,
     /// The answers, by index.
     pub outputs: Vec<CompletionOutput>,
     /// Whether all answers are complete.
@@ -149,6 +151,7 @@ pub(crate) mod tests {
             prompt_token_ids: [1].into(),
             prompt_logprobs: None,
             scores: Vec::new(),
+            pooling_output: None,
             outputs: vec![CompletionOutput {
                 index,
                 text: text.to_owned(),

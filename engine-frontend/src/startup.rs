@@ -19,6 +19,7 @@ use crate::engine_core_client::{
 use crate::error::ValidationError;
 use crate::fetch_model::fetch_model;
 use crate::openai::DefaultSamplingParams;
+use crate::pooling::PoolerConfig;
 use crate::progress_display::ProgressDisplay;
 use crate::sampling_params::verify_ranges;
 use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions, difference};
@@ -138,7 +139,8 @@ pub async fn start_engine(
     let (client, tokenizer, defaults) = start_core(args, &launch_options(args)).await?;
     let ready = client.ready_response().clone();
     let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer))
-        .with_structured_outputs(args.structured_outputs())?;
+        .with_structured_outputs(args.structured_outputs())?
+        .with_pooler_config(PoolerConfig::resolve(args)?);
     Ok((engine, defaults))
 }
 
@@ -184,7 +186,8 @@ pub async fn start_supervised_engine(
     let cores = DataParallelClient::new(first, others);
     let ready = cores.ready_response().clone();
     let engine = AsyncLLM::new(cores.clone(), ready, Arc::new(tokenizer))
-        .with_structured_outputs(args.structured_outputs())?;
+        .with_structured_outputs(args.structured_outputs())?
+        .with_pooler_config(PoolerConfig::resolve(args)?);
     Ok((engine, defaults, cores))
 }
 
@@ -252,6 +255,7 @@ async fn start_core(
             path,
         })));
     }
+    let pooler = PoolerConfig::resolve(args)?;
     let (tokenizer, client) = load_both(
         tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref())),
         start_engine_core(args, launch),
@@ -262,6 +266,7 @@ async fn start_core(
         tokenizer.fingerprint(),
         args.model.as_deref(),
     )?;
+    verify_runner(client.ready_response(), pooler.as_ref())?;
     let defaults = match args.generation_config {
         GenerationConfigArg::Auto => default_sampling_params(tokenizer.generation_config()),
         GenerationConfigArg::Vllm => DefaultSamplingParams::default(),
@@ -315,6 +320,23 @@ fn launch_options(args: &EngineArgs) -> LaunchOptions {
         },
         ..LaunchOptions::default()
     }
+}
+
+/// Refuses a core that makes something else of prompts than this frontend asks for: one that was started by hand may.
+fn verify_runner(
+    ready: &EngineCoreReadyResponse,
+    pooler: Option<&PoolerConfig>,
+) -> Result<(), StartupError> {
+    let own = PoolerConfig::runner(pooler);
+    if own == ready.pooler.runner {
+        return Ok(());
+    }
+    let message = format!(
+        "the engine core's runner is {:?} and this frontend's {own:?}: give the core the runner in its model_config, \
+         or this one --runner",
+        ready.pooler.runner
+    );
+    Err(ValidationError::about("runner", message).into())
 }
 
 /// Refuses a core that runs another model than this frontend was given: one that was started by

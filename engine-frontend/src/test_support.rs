@@ -139,6 +139,7 @@ pub(crate) fn ready(max_model_len: u32) -> EngineCoreReadyResponse {
         max_num_batched_tokens: 64,
         max_num_queued_reqs: None,
         max_logprobs: 20,
+        pooler: Default::default(),
     }
 }
 

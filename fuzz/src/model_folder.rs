@@ -247,6 +247,7 @@ fn logits(model: LoadedModel) -> Vec<f32> {
         seq_lens: &[3],
         block_tables: &[1],
         block_table_stride: 1,
+        token_type_ids: &[],
         logits_indices: &[2],
     };
     model.forward(&input).unwrap();

@@ -13,7 +13,7 @@ pub(crate) const WEIGHTS: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
 /// The files that Formwork reads beside the weights, where a repository has them.
-const SMALL_FILES: [&str; 9] = [
+const SMALL_FILES: [&str; 14] = [
     CONFIG,
     "generation_config.json",
     TOKENIZER,
@@ -22,6 +22,12 @@ const SMALL_FILES: [&str; 9] = [
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
+    // sentence-transformers: how hidden states are pooled.
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+    "2_Normalize/config.json",
     INDEX,
 ];
 

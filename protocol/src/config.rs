@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::pooling_params::RunnerType;
 use crate::sampling_params::LogprobsMode;
 
 /// Everything that a core needs to start.
@@ -34,6 +35,8 @@ pub struct EngineConfig {
 pub struct ModelConfig {
     /// Where the model comes from.
     pub model: ModelSource,
+    /// What is made of its hidden states.
+    pub runner: RunnerType,
     /// Weights and activations.
     pub dtype: Dtype,
     /// Quantization of the weights while loading.
@@ -58,6 +61,7 @@ impl Default for ModelConfig {
     fn default() -> Self {
         Self {
             model: ModelSource::BuiltIn,
+            runner: RunnerType::Generate,
             dtype: Dtype::Auto,
             quantization: Quantization::None,
             weight_cache: true,

@@ -23,6 +23,7 @@ pub use engine_core::startup_handshake;
 pub use frontend::wait_for_engine_startup;
 
 use crate::config::EngineConfig;
+use crate::pooling_params::PoolerInfo;
 use crate::transport::TransportError;
 
 /// Version of the messages of this crate: raised with every change of a type in it.
@@ -111,6 +112,8 @@ pub struct EngineCoreReadyResponse {
     pub max_num_queued_reqs: Option<u32>,
     /// Most logprobs per token; -1 is no limit.
     pub max_logprobs: i32,
+    /// What the model makes of a prompt beside text.
+    pub pooler: PoolerInfo,
 }
 
 /// Why the core could not start.

@@ -33,6 +33,7 @@ pub mod codec;
 mod config;
 pub mod handshake;
 mod output;
+mod pooling_params;
 mod request;
 mod request_type;
 mod sampling_params;
@@ -57,6 +58,7 @@ pub use output::{
     EngineDead, FinishReason, LogprobsLists, PrefillStats, RequestError, RequestErrorCode,
     StopReason, TokenTrace, TracedToken,
 };
+pub use pooling_params::{PoolerInfo, PoolingParams, PoolingTask, PoolingType, RunnerType};
 pub use request::{EngineCoreRequest, ScoredPosition};
 pub use request_type::EngineCoreRequestType;
 pub use sampling_params::{

@@ -52,6 +52,8 @@ pub struct EngineCoreOutput {
     /// One row per scored position, with the last output: the log-probabilities of its tokens, beside their ids,
     /// as if nothing else could come there. NaN where the model's logits tell none.
     pub scores: Vec<Vec<f32>>,
+    /// What `pooling_params` asked for, with the last output.
+    pub pooling_output: Option<Vec<f32>>,
     /// Present when the request is over.
     pub finish_reason: Option<FinishReason>,
     /// What stopped it, where that is a stop token.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::pooling_params::PoolingParams;
 use crate::sampling_params::SamplingParams;
 use crate::shared::Shared;
 
@@ -45,6 +46,8 @@ pub struct EngineCoreRequest {
     /// Where the probabilities of chosen next tokens are asked for, ascending. Nothing is generated then: the
     /// request ends when its prompt is computed. Empty for a request for text.
     pub scored_positions: Shared<[ScoredPosition]>,
+    /// Where a vector of the prompt is asked for: nothing is generated then either. Excludes `scored_positions`.
+    pub pooling_params: Option<PoolingParams>,
 }
 
 /// A place in a prompt, and the tokens of which one is to come there.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::pooling_params::PoolingParams;
 use crate::request::{EngineCoreRequest, ScoredPosition};
 use crate::sampling_params::{SamplingParams, ThinkingTokens};
 use crate::shared::Shared;
@@ -30,6 +31,7 @@ pub struct Sibling {
     max_tokens: Option<u32>,
     thinking_tokens: Option<ThinkingTokens>,
     scored_positions: Shared<[ScoredPosition]>,
+    pooling_params: Option<PoolingParams>,
 }
 
 impl Siblings {
@@ -60,6 +62,7 @@ impl Siblings {
             max_tokens: params.max_tokens,
             thinking_tokens: params.thinking_tokens,
             scored_positions: request.scored_positions,
+            pooling_params: request.pooling_params,
         });
     }
 
@@ -111,6 +114,7 @@ impl Sibling {
             trace_headers: before.trace_headers.clone(),
             reasoning_ended: self.reasoning_ended,
             scored_positions: self.scored_positions,
+            pooling_params: self.pooling_params,
         }
     }
 }

@@ -139,7 +139,7 @@ fn short_bytes_for_large_values_stay_within_the_cap() {
 #[test]
 fn a_body_of_512_kib_always_fits() {
     let outputs = EngineCoreMessage::Outputs(EngineCoreOutputs {
-        outputs: vec![EngineCoreOutput::default(); (512 << 10) / 17 - 3],
+        outputs: vec![EngineCoreOutput::default(); (512 << 10) / 18 - 3],
         ..EngineCoreOutputs::default()
     });
     let abort = EngineCoreRequestType::Abort(vec![String::new(); (512 << 10) - 6]);

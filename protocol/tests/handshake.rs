@@ -28,6 +28,7 @@ fn ready() -> EngineCoreReadyResponse {
         max_num_batched_tokens: 64,
         max_num_queued_reqs: Some(4096),
         max_logprobs: 20,
+        pooler: Default::default(),
     }
 }
 

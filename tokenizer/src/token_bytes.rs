@@ -1,9 +1,10 @@
-//! What each token writes, as bytes: the inverse of the two ways in which BPE vocabularies spell
-//! bytes as text.
+//! What each token writes, as bytes: the inverse of the ways in which vocabularies spell bytes as
+//! text.
 //!
 //! * **Byte-level** (GPT-2, Llama 3, Qwen): every byte is a printable character, by GPT-2's table.
 //! * **Metaspace** (SentencePiece as in Llama 2, Gemma): text as it is, with `▁` for a space, and
 //!   `<0xNN>` for a byte that no other token covers.
+//! * **WordPiece** (BERT): text as it is, with `##` before what goes on with a word.
 //!
 //! Which of them it is stands in the file's `decoder`.
 
@@ -47,6 +48,7 @@ pub(crate) struct Decoder {
     replacement: Option<char>,
     start: Option<usize>,
     stop: Option<usize>,
+    prefix: Option<String>,
 }
 
 /// What a `Replace` replaces: a string, or a regular expression, which is not read here.
@@ -56,11 +58,14 @@ struct Pattern {
     string: Option<String>,
 }
 
-const SUPPORTED_DECODERS: &str = "ByteLevel, or a Sequence of Replace (▁ by a space), \
+const SUPPORTED_DECODERS: &str = "ByteLevel, WordPiece, or a Sequence of Replace (▁ by a space), \
      ByteFallback, Fuse and Strip (leading spaces), or Metaspace";
 
+/// What WordPiece has before a token that goes on with a word.
+const WORD_GOES_ON: &str = "##";
+
 impl TokenizerJson {
-    /// Reads the file, and refuses what is not a BPE that spells bytes in one of the two ways.
+    /// Reads the file, and refuses what is neither a BPE, a Unigram nor a WordPiece.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, TokenizerError> {
         let json: Self = parse_json(TOKENIZER_JSON, bytes)?;
         let model = &json.model;
@@ -69,11 +74,14 @@ impl TokenizerJson {
             (None, Some(_)) => "BPE",
             (None, None) => "none",
         };
-        if model_type != "BPE" {
+        if model_type == "WordPiece" {
+            return Ok(json);
+        }
+        if !["BPE", "Unigram"].contains(&model_type) {
             return Err(TokenizerError::Unsupported {
                 field: "model.type",
                 value: model_type.to_owned(),
-                supported: "BPE",
+                supported: "BPE, Unigram or WordPiece",
             });
         }
         for (field, value) in [
@@ -103,6 +111,8 @@ pub(crate) enum Spelling {
         replacement: char,
         byte_fallback: bool,
     },
+    /// `##` stands before what goes on with a word; before all else a space is written.
+    WordPiece,
 }
 
 /// How a vocabulary spells bytes, and what decoding drops at the text's start.
@@ -124,12 +134,19 @@ impl Decoding {
             flatten(decoder, &mut steps);
         }
         let mut byte_level = false;
+        let mut word_piece = false;
         let mut replacement = None;
         let mut byte_fallback = false;
         let mut leading_spaces = 0;
         for step in steps {
             match (step.decoder_type.as_str(), step.content.as_deref()) {
                 ("ByteLevel", _) => byte_level = true,
+                ("WordPiece", _)
+                    if step.prefix.as_deref().unwrap_or(WORD_GOES_ON) == WORD_GOES_ON =>
+                {
+                    word_piece = true;
+                    leading_spaces = 1;
+                }
                 ("ByteFallback", _) => byte_fallback = true,
                 ("Fuse", _) => {}
                 ("Replace", Some(" ")) => match step
@@ -152,6 +169,15 @@ impl Decoding {
                 }
                 (decoder_type, _) => return Err(unsupported_decoder(decoder_type)),
             }
+        }
+        if word_piece && (byte_level || byte_fallback || replacement.is_some()) {
+            return Err(unsupported_decoder("WordPiece with another"));
+        }
+        if word_piece {
+            return Ok(Self {
+                spelling: Spelling::WordPiece,
+                leading_spaces,
+            });
         }
         let spelling = match (byte_level, replacement) {
             (true, None) if !byte_fallback => Spelling::ByteLevel,
@@ -220,6 +246,13 @@ impl Spelling {
                     append_with_spaces(token, replacement, bytes);
                 }
             }
+            Self::WordPiece => match token.strip_prefix(WORD_GOES_ON) {
+                Some(rest) => bytes.extend_from_slice(rest.as_bytes()),
+                None => {
+                    bytes.push(b' ');
+                    bytes.extend_from_slice(token.as_bytes());
+                }
+            },
         }
     }
 
@@ -227,7 +260,7 @@ impl Spelling {
     /// here too: Gemma lists its runs of spaces as added tokens.
     pub(crate) fn append_added_token(self, content: &str, bytes: &mut Vec<u8>) {
         match self {
-            Self::ByteLevel => bytes.extend_from_slice(content.as_bytes()),
+            Self::ByteLevel | Self::WordPiece => bytes.extend_from_slice(content.as_bytes()),
             Self::Metaspace { replacement, .. } => append_with_spaces(content, replacement, bytes),
         }
     }
@@ -305,6 +338,14 @@ mod tests {
         assert_eq!(bytes("ä½ł"), "你".as_bytes());
         // A character outside the table makes the whole token text.
         assert_eq!(bytes("Ġ你"), "Ġ你".as_bytes());
+    }
+
+    #[test]
+    fn word_piece_tokens() {
+        let bytes = |token| bytes_of(Spelling::WordPiece, token);
+        assert_eq!(bytes("hello"), b" hello");
+        assert_eq!(bytes("##ing"), b"ing");
+        assert_eq!(bytes("#"), b" #");
     }
 
     #[test]

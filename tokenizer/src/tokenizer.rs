@@ -131,6 +131,23 @@ impl Tokenizer {
             .map_err(|message| TokenizerError::Encode { message })
     }
 
+    /// The token ids of two texts as the file's post-processor puts them together, and the first place whose
+    /// tokens have the type 1, where there is one: BERT's second text. Without a template for pairs the second
+    /// text follows the first.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Encode`], where the library fails.
+    pub fn encode_pair(
+        &self,
+        text: &str,
+        second: &str,
+    ) -> Result<(Vec<u32>, Option<usize>), TokenizerError> {
+        let encoded = without_panic(|| self.inner.encode_fast((text, second), true));
+        let encoding = encoded.map_err(|message| TokenizerError::Encode { message })?;
+        let second = encoding.get_type_ids().iter().position(|&id| id != 0);
+        Ok((encoding.get_ids().to_vec(), second))
+    }
+
     /// Whether a text is always encoded as its two parts are, one by one, where it is cut between these
     /// two bytes. So where a word ends, of most byte-level tokenizers; false where that is not known.
     pub fn encodes_apart(&self, before: u8, after: u8) -> bool {

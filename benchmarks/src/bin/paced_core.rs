@@ -250,5 +250,6 @@ fn ready(arguments: &Arguments, tokenizer: &Tokenizer) -> EngineCoreReadyRespons
         max_num_batched_tokens: 2048,
         max_num_queued_reqs: None,
         max_logprobs: 20,
+        pooler: Default::default(),
     }
 }

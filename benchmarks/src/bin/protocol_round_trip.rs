@@ -138,5 +138,6 @@ fn ready() -> EngineCoreReadyResponse {
         max_num_batched_tokens: 2048,
         max_num_queued_reqs: None,
         max_logprobs: 20,
+        pooler: Default::default(),
     }
 }

@@ -222,7 +222,7 @@ impl Server {
     fn start(loaded: LoadedEngineCore) -> Result<(EngineCoreProc, Self), StartupError> {
         let (mut process, server) = Self::new(loaded);
         let ready = &server.ready;
-        process.warm_up(ready.max_model_len, ready.vocab_size)?;
+        process.warm_up(ready)?;
         Ok((process, server))
     }
 
@@ -242,6 +242,7 @@ impl Server {
             block_hasher: loaded.block_hasher,
             vocab: loaded.vocab,
             max_logprobs: loaded.ready.max_logprobs,
+            pooler: loaded.ready.pooler,
             heartbeat: Arc::clone(&loaded.heartbeat),
             structured_output_manager: manager,
         };

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
 use protocol::{
-    EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, FinishReason, RequestError,
-    RequestErrorCode,
+    EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, EngineCoreReadyResponse, FinishReason,
+    RequestError, RequestErrorCode,
 };
 
 use crate::engine::core::{EngineCore, EngineCoreError};
@@ -58,10 +58,9 @@ impl EngineCoreProc {
     /// The core can't run a step.
     pub(crate) fn warm_up(
         &mut self,
-        max_model_len: u32,
-        vocab_size: u32,
+        ready: &EngineCoreReadyResponse,
     ) -> Result<(), EngineCoreError> {
-        self.engine_core.warm_up(max_model_len, vocab_size)
+        self.engine_core.warm_up(ready)
     }
 
     /// Runs until the process is to end; returns who wanted that.

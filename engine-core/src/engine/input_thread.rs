@@ -10,8 +10,8 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use protocol::transport::{FrameReader, TransportError};
 use protocol::{
-    EngineCoreOutput, EngineCoreRequest, EngineCoreRequestType, FinishReason, RequestError,
-    RequestErrorCode, SamplingParams, UtilityOutput, UtilityRequest, UtilityResult,
+    EngineCoreOutput, EngineCoreRequest, EngineCoreRequestType, FinishReason, PoolerInfo,
+    RequestError, RequestErrorCode, SamplingParams, UtilityOutput, UtilityRequest, UtilityResult,
 };
 use serde_json::json;
 
@@ -19,6 +19,7 @@ use crate::core::block_hash::BlockHasher;
 use crate::engine::core_input::{AbortRequests, CoreInput, MAX_DRAIN, ShutdownCause};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::output_thread::OutputQueues;
+use crate::engine::pooling_checks::check_pooling;
 use crate::panic_message::panic_message;
 use crate::request::{HashedPrompt, Request};
 use crate::sample::{VocabSizes, check_params};
@@ -33,6 +34,7 @@ pub(crate) struct InputContext {
     pub(crate) block_hasher: BlockHasher,
     pub(crate) vocab: VocabSizes,
     pub(crate) max_logprobs: i32,
+    pub(crate) pooler: PoolerInfo,
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) structured_output_manager: Arc<StructuredOutputManager>,
 }
@@ -279,7 +281,8 @@ impl InputContext {
                 ));
             }
         }
-        check_scored_positions(request, limit)
+        check_scored_positions(request, limit)?;
+        check_pooling(request, &self.pooler)
     }
 
     fn refuse(&self, client_index: u32, request_id: String, error: RequestError) {

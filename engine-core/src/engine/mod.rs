@@ -13,6 +13,7 @@ mod memory;
 mod output_thread;
 #[cfg(debug_assertions)]
 mod poison;
+mod pooling_checks;
 mod startup;
 mod utility;
 mod warm_up;

@@ -5,8 +5,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use protocol::{
-    EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelSource, Quantization,
-    SpeculativeConfig, StructuredOutputsConfig,
+    EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelSource, PoolerInfo, Quantization,
+    RunnerType, SchedulerConfig, SpeculativeConfig, StructuredOutputsConfig,
 };
 use tokenizer::{Tokenizer, TokenizerError};
 
@@ -247,6 +247,12 @@ pub fn load_engine_core(
             None => CacheMemory::of_host(size),
         },
     )?;
+    let pooler = pooler_info(&model, model_config.runner);
+    let (scheduler_config, enable_prefix_caching) = match model.config().encoder {
+        None => (scheduler_config.clone(), cache_config.enable_prefix_caching),
+        // Every token attends to all of its text, which is in one step then and leaves nothing to others.
+        Some(_) => (whole_prompts(scheduler_config, max_model_len), false),
+    };
     let model_len = model.config().max_position_embeddings;
     if model_config.max_model_len.is_none() && (max_model_len as usize) < model_len {
         tracing::warn!(
@@ -262,7 +268,7 @@ pub fn load_engine_core(
         KVCacheConfig {
             num_blocks,
             block_size: cache_config.block_size,
-            enable_prefix_caching: cache_config.enable_prefix_caching,
+            enable_prefix_caching,
         },
         max_model_len,
         EngineClock::start(),
@@ -274,6 +280,7 @@ pub fn load_engine_core(
         &structured_outputs_config,
         &tokenizer,
         vocab.logits,
+        pooler.runner,
     )?);
     let jump_forward = config.structured_outputs_config.jump_forward;
     let scheduler = scheduler
@@ -296,6 +303,7 @@ pub fn load_engine_core(
         max_num_batched_tokens: scheduler_config.max_num_batched_tokens,
         max_num_queued_reqs: scheduler_config.max_num_queued_reqs,
         max_logprobs: model_config.max_logprobs,
+        pooler,
     };
     let limits = ModelLimits {
         num_blocks: num_blocks as usize,
@@ -344,13 +352,43 @@ fn limits_of_draft(limits: ModelLimits, config: Option<&SpeculativeConfig>) -> M
     }
 }
 
+/// What the model makes of a prompt beside text. One without an LM head generates nothing, whatever was asked for.
+fn pooler_info(model: &LoadedModel, runner: RunnerType) -> PoolerInfo {
+    let config = model.config();
+    PoolerInfo {
+        runner: match model.has_lm_head() {
+            true => runner,
+            false => RunnerType::Pooling,
+        },
+        hidden_size: config.hidden_size as u32,
+        num_labels: model.num_labels() as u32,
+        num_token_types: (config.encoder).map_or(1, |encoder| encoder.type_vocab_size as u32),
+        has_lm_head: model.has_lm_head(),
+    }
+}
+
+/// The limits of a model whose prompts are computed in one piece: a step has room for the longest.
+fn whole_prompts(config: &SchedulerConfig, max_model_len: u32) -> SchedulerConfig {
+    SchedulerConfig {
+        max_num_batched_tokens: config.max_num_batched_tokens.max(max_model_len),
+        long_prefill_token_threshold: 0,
+        enable_chunked_prefill: false,
+        ..config.clone()
+    }
+}
+
 /// The compile threads over this vocabulary. A tokenizer that structured output can't work with is no
 /// reason not to start: requests that need it are told why.
 fn load_structured_output(
     config: &StructuredOutputsConfig,
     tokenizer: &Tokenizer,
     vocab_size: usize,
+    runner: RunnerType,
 ) -> Result<StructuredOutputManager, StartupError> {
+    if runner == RunnerType::Pooling {
+        let reason = "this core generates no text (runner: pooling)";
+        return Ok(StructuredOutputManager::unavailable(reason.to_owned()));
+    }
     let info = match tokenizer.tokenizer_info(vocab_size) {
         Ok(info) => info,
         Err(error) => {

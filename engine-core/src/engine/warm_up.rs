@@ -1,7 +1,8 @@
 //! Requests of the engine's own before it is ready, so that no client's request is the slow first one.
 
 use protocol::{
-    EngineCoreRequest, SamplingParams, Shared, StructuredOutputsConstraint, StructuredOutputsParams,
+    EngineCoreReadyResponse, EngineCoreRequest, PoolingParams, RunnerType, SamplingParams, Shared,
+    StructuredOutputsConstraint, StructuredOutputsParams,
 };
 
 use crate::engine::core::{EngineCore, EngineCoreError};
@@ -15,20 +16,26 @@ const OUTPUT_TOKENS: u32 = 2;
 const MAX_STEPS: usize = 16;
 
 impl EngineCore {
-    /// Answers a free request and one for a JSON object, and forgets both. Every weight is read twice,
+    /// Answers a free request and one for a JSON object, or one for a vector where that is what the core makes, and
+    /// forgets them. Every weight is read twice,
     /// threads and scratch memory are there afterwards, and so are the masks of JSON's first tokens.
     ///
     /// Does nothing where the model's context has no place for such requests.
     ///
     /// # Errors
     /// The core can't run a step.
-    pub fn warm_up(&mut self, max_model_len: u32, vocab_size: u32) -> Result<(), EngineCoreError> {
+    pub fn warm_up(&mut self, ready: &EngineCoreReadyResponse) -> Result<(), EngineCoreError> {
+        let (max_model_len, vocab_size) = (ready.max_model_len, ready.vocab_size);
         if max_model_len < PROMPT_TOKENS + OUTPUT_TOKENS || vocab_size == 0 {
             return Ok(());
         }
         let json_object = StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject);
         // One after the other: a batch of two would hide what a single request needs.
-        for structured_outputs in [None, Some(Shared::from(json_object))] {
+        let kinds = match ready.pooler.runner {
+            RunnerType::Generate => vec![(None, None), (Some(Shared::from(json_object)), None)],
+            RunnerType::Pooling => vec![(None, Some(PoolingParams::default()))],
+        };
+        for (structured_outputs, pooling_params) in kinds {
             let request = EngineCoreRequest {
                 request_id: "warm-up".to_owned(),
                 prompt_token_ids: (0..PROMPT_TOKENS)
@@ -40,6 +47,7 @@ impl EngineCore {
                     structured_outputs,
                     ..SamplingParams::default()
                 },
+                pooling_params,
                 ..EngineCoreRequest::default()
             };
             let hasher = self.block_hasher();

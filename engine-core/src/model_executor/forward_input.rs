@@ -76,6 +76,9 @@ impl ForwardInput<'_> {
             self.block_tables.len(),
             num_reqs * self.block_table_stride,
         )?;
+        if !self.token_type_ids.is_empty() {
+            length("token_type_ids", self.token_type_ids.len(), num_tokens)?;
+        }
         below("input_ids", self.input_ids, vocab_size)?;
         below("logits_indices", self.logits_indices, num_tokens)?;
         if let Some(pair) = self
@@ -203,6 +206,7 @@ mod tests {
             seq_lens: &[6, 1],
             block_tables: &[5, 2, 0, 7, 0, 0],
             block_table_stride: 3,
+            token_type_ids: &[],
             logits_indices: &[2, 3],
         }
     }
@@ -254,6 +258,7 @@ mod tests {
             seq_lens: &[5],
             block_tables: &[5, 5],
             block_table_stride: 2,
+            token_type_ids: &[],
             logits_indices: &[],
         };
         assert_eq!(

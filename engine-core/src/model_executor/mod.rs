@@ -31,9 +31,9 @@ use std::sync::atomic::AtomicU64;
 pub use checkpoint::CheckpointFiles;
 pub use compute_pool::{ComputePool, PoolError};
 pub use config::{
-    AwqConfig, CompressedTensorsConfig, ConfigGroup, ExpertsConfig, Fp8Config, GptqConfig,
-    GptqScheme, HfConfig, HiddenAct, LinearScheme, ModulePattern, PackedScheme, QuantizationConfig,
-    ScaleShape,
+    AwqConfig, CompressedTensorsConfig, ConfigGroup, EncoderConfig, EncoderKind, ExpertsConfig,
+    Fp8Config, GptqConfig, GptqScheme, HfConfig, HiddenAct, LinearScheme, ModulePattern,
+    PackedScheme, QuantizationConfig, ScaleShape,
 };
 pub use error::ModelError;
 pub use gguf::GgufModel;
@@ -60,6 +60,8 @@ pub struct ForwardInput<'a> {
     pub block_tables: &'a [u32],
     /// Width of a row of `block_tables`.
     pub block_table_stride: usize,
+    /// `[num_tokens]` the type of each token, of encoders that have types; may be empty where all are 0.
+    pub token_type_ids: &'a [u32],
     /// Rows whose hidden states are kept, ascending: sampled positions and those with prompt
     /// logprobs. The others end with their keys and values in the last layer.
     pub logits_indices: &'a [u32],
@@ -159,6 +161,28 @@ pub trait CausalLm: Send {
         few: &[(usize, &[u32])],
         logits: &mut [f32],
     ) -> Result<(), ModelError>;
+
+    /// The normed hidden state `[hidden_size]` of a row of the last batch; `row` indexes its `logits_indices`.
+    ///
+    /// # Errors
+    /// [`ModelError::Input`] where `row` or the length of `hidden` is wrong.
+    fn hidden_state(&mut self, _row: usize, _hidden: &mut [f32]) -> Result<(), ModelError> {
+        Err(ModelError::Input {
+            field: "pooling_params",
+            problem: "this model tells no hidden states".to_owned(),
+        })
+    }
+
+    /// The logits `[num_labels]` that the model's classifier makes of a pooled hidden state.
+    ///
+    /// # Errors
+    /// [`ModelError::Input`] where the model has no classifier or the length of `pooled` is wrong.
+    fn classify(&self, _pooled: &[f32]) -> Result<Vec<f32>, ModelError> {
+        Err(ModelError::Input {
+            field: "pooling_params.task",
+            problem: "this model has no classifier".to_owned(),
+        })
+    }
 
     /// Width of a logits row; may exceed the tokenizer's vocabulary.
     fn vocab_size(&self) -> usize;
@@ -332,6 +356,16 @@ impl LoadedModel {
     /// What was to be done to the matrices while loading.
     pub fn quantization(&self) -> Quantization {
         self.quantization
+    }
+
+    /// True if logits of tokens can be asked for.
+    pub fn has_lm_head(&self) -> bool {
+        self.weights.has_lm_head()
+    }
+
+    /// Labels of the model's classifier; 0 where it has none.
+    pub fn num_labels(&self) -> usize {
+        self.weights.num_labels()
     }
 
     /// Bytes of keys and values that one block takes over all layers.

@@ -4,7 +4,7 @@ use gguf::TensorType;
 use protocol::Quantization;
 
 use super::LoadProgress;
-use super::backend::Backend;
+use super::backend::{Backend, LayerNorm};
 use super::checkpoint::Checkpoint;
 use super::config::QuantizationConfig;
 use super::error::ModelError;
@@ -229,6 +229,24 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         let vector = self.backend.load_vector(tensor, offset)?;
         self.advance(&[tensor]);
         Ok(vector)
+    }
+
+    /// A layer norm `[width]`, named without `.weight` or `.bias`.
+    pub(crate) fn layer_norm(
+        &mut self,
+        name: &str,
+        width: usize,
+        eps: f32,
+    ) -> Result<LayerNorm<B::Vector>, ModelError> {
+        let weight = self.find(&format!("{name}.weight"), &[width])?;
+        let bias = self.find(&format!("{name}.bias"), &[width])?;
+        let norm = LayerNorm {
+            weight: self.backend.load_vector(weight, 0.0)?,
+            bias: self.backend.load_vector(bias, 0.0)?,
+            eps,
+        };
+        self.advance(&[weight, bias]);
+        Ok(norm)
     }
 
     /// A layer's experts of their matrices, ascending.

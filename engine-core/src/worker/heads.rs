@@ -40,6 +40,7 @@ impl ModelRunner {
             RowPurpose::Score { position } => {
                 return Head::Few(scheduled[row.request].scored_token_ids(position));
             }
+            RowPurpose::Pool => return Head::Unsampled,
         };
         let Ok(mask) = grammar_output.of(row.request).row(num_draft_tokens) else {
             return Head::Unsampled;
@@ -73,7 +74,10 @@ impl ModelRunner {
         for (row, head) in rows.iter().zip(heads) {
             let num_skipped = match (row.purpose, head) {
                 // No position that is sampled: its request waits aside, or a draft before it is refused.
-                (RowPurpose::PromptLogprobs { .. } | RowPurpose::Score { .. }, _)
+                (
+                    RowPurpose::PromptLogprobs { .. } | RowPurpose::Score { .. } | RowPurpose::Pool,
+                    _,
+                )
                 | (_, Head::Unsampled) => continue,
                 (_, Head::Given(_)) => vocab_size,
                 (_, Head::Few(token_ids)) => vocab_size - token_ids.len() as u64,

@@ -12,6 +12,7 @@ pub(crate) struct InputBatch {
     query_start_loc: Vec<u32>,
     seq_lens: Vec<u32>,
     block_tables: Vec<u32>,
+    token_type_ids: Vec<u32>,
     logits_indices: Vec<u32>,
 }
 
@@ -27,6 +28,7 @@ impl InputBatch {
             query_start_loc: vec![0],
             seq_lens: Vec::new(),
             block_tables: Vec::new(),
+            token_type_ids: Vec::new(),
             logits_indices: Vec::new(),
         }
     }
@@ -40,6 +42,7 @@ impl InputBatch {
         self.query_start_loc.push(0);
         self.seq_lens.clear();
         self.block_tables.clear();
+        self.token_type_ids.clear();
         self.logits_indices.clear();
     }
 
@@ -72,12 +75,20 @@ impl InputBatch {
             .extend_from_slice(&block_ids[..num_blocks]);
         let row_end = self.seq_lens.len() * self.block_table_stride;
         self.block_tables.resize(row_end, 0);
+        self.token_type_ids.resize(self.input_ids.len(), 0);
         true
     }
 
     /// Keeps the hidden state of `row` of the batch for the LM head.
     pub(crate) fn keep_row(&mut self, row: usize) {
         self.logits_indices.push(row as u32);
+    }
+
+    /// Gives the rows from `row` on, of the request that was pushed last, the type of a second text.
+    pub(crate) fn mark_second_text(&mut self, row: usize) {
+        if let Some(types) = self.token_type_ids.get_mut(row..) {
+            types.fill(1);
+        }
     }
 
     /// Rows in the batch.
@@ -95,6 +106,7 @@ impl InputBatch {
             seq_lens: &self.seq_lens,
             block_tables: &self.block_tables,
             block_table_stride: self.block_table_stride,
+            token_type_ids: &self.token_type_ids,
             logits_indices: &self.logits_indices,
         }
     }
@@ -109,6 +121,7 @@ mod tests {
         let mut batch = InputBatch::new(4, 12);
         assert!(batch.push_request(&[10, 11], &[12], 3, &[7, 2]));
         assert!(batch.push_request(&[20], &[], 0, &[5]));
+        batch.mark_second_text(3);
         batch.keep_row(2);
         batch.keep_row(3);
         let input = batch.forward_input();
@@ -119,6 +132,7 @@ mod tests {
         assert_eq!(input.seq_lens, [6, 1]);
         assert_eq!(input.block_tables, [7, 2, 0, 5, 0, 0]);
         assert_eq!(input.logits_indices, [2, 3]);
+        assert_eq!(input.token_type_ids, [0, 0, 0, 1]);
     }
 
     #[test]

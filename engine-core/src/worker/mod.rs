@@ -6,6 +6,7 @@ mod executor;
 mod heads;
 mod input_batch;
 mod model_runner;
+mod pool_rows;
 mod request_state;
 mod sample_rows;
 

@@ -12,6 +12,7 @@ use crate::model_executor::{CausalLm, ComputePool, ModelError, PoolError};
 use crate::request::RequestId;
 use crate::sample::{RequestSamplingState, Sampler, SamplerScratch, VocabSizes};
 use crate::worker::input_batch::InputBatch;
+use crate::worker::pool_rows::{PoolingState, finished_vector};
 use crate::worker::request_state::{CachedRequestState, PromptLogprobs, Scores};
 use crate::worker::sample_rows::LOGITS_ROWS;
 
@@ -118,6 +119,8 @@ pub(super) enum RowPurpose {
     PromptLogprobs { target_token_id: u32 },
     /// The probabilities of the tokens of a scored position, by its index.
     Score { position: usize },
+    /// A hidden state that is pooled: no logits.
+    Pool,
 }
 
 impl ModelRunner {
@@ -182,11 +185,18 @@ impl ModelRunner {
             .ok_or(ModelRunnerError::OutOfTurn)?;
         let mut output = ModelRunnerOutput::empty(state.scheduled.len());
         self.sample_all_rows(&state.scheduled, &state.rows, grammar_output, &mut output)?;
+        self.pool_rows(&state.scheduled, &state.rows)?;
         for (index, scheduled) in state.scheduled.iter().enumerate() {
             if let Some(request) = self.requests.get_mut(&scheduled.request_id) {
                 request.num_computed_tokens += scheduled.num_tokens;
                 output.prompt_logprobs[index] = take_finished_prompt_logprobs(request);
                 output.scores[index] = take_finished_scores(request);
+                if let Some(vector) = finished_vector(&*self.model, request)? {
+                    output.num_nans_in_logits[index] +=
+                        u32::from(vector.iter().any(|value| value.is_nan()));
+                    output.pooler_output.resize(state.scheduled.len(), None);
+                    output.pooler_output[index] = Some(vector);
+                }
             }
         }
         Ok(output)
@@ -283,6 +293,18 @@ impl ModelRunner {
                         purpose: RowPurpose::Score { position },
                     });
                 }
+            } else if let Some(pooling) = &request.pooling {
+                if let Some(second) = pooling.second_text() {
+                    let row = (second as usize).saturating_sub(first);
+                    self.input_batch.mark_second_text(first_row + row);
+                }
+                for position in pooling.due(first + num_scheduled, request.num_prompt_tokens) {
+                    self.input_batch.keep_row(first_row + position - first);
+                    state.rows.push(LogitsRow {
+                        request: index,
+                        purpose: RowPurpose::Pool,
+                    });
+                }
             } else if request.samples_after(num_known) {
                 for num_draft_tokens in 0..=draft_token_ids.len() {
                     let row = first_row + num_known - 1 + num_draft_tokens;
@@ -341,5 +363,6 @@ fn new_request_state(new_request: &NewRequestData, vocab_size: usize) -> CachedR
             positions: new_request.scored_positions.clone(),
             rows: Vec::new(),
         }),
+        pooling: new_request.pooling_params.map(PoolingState::new),
     }
 }

@@ -3,6 +3,7 @@
 use protocol::{LogprobsLists, SamplingParams, ScoredPosition, Shared};
 
 use crate::sample::RequestSamplingState;
+use crate::worker::pool_rows::PoolingState;
 
 /// A request as the worker sees it: its tokens, where its keys and values lie, how it samples.
 pub(crate) struct CachedRequestState {
@@ -19,6 +20,8 @@ pub(crate) struct CachedRequestState {
     pub(crate) prompt_logprobs: Option<PromptLogprobs>,
     /// Present where positions are scored, and nothing is sampled.
     pub(crate) scores: Option<Scores>,
+    /// Present where hidden states are pooled, and nothing is sampled.
+    pub(crate) pooling: Option<PoolingState>,
 }
 
 /// Scores under way: they are delivered at once, when the prompt is computed.

@@ -60,6 +60,10 @@ impl ModelRunner {
         let grammar_output = grammar_output.unwrap_or(&free);
         let mut first_row = 0;
         while first_row < rows.len() {
+            if rows[first_row].purpose == RowPurpose::Pool {
+                first_row += 1;
+                continue;
+            }
             let end = end_of_slice(rows, first_row);
             let mut heads: Vec<Head<'_>> = rows[first_row..end]
                 .iter()
@@ -222,6 +226,7 @@ impl Group<'_> {
                     }
                     _ => return,
                 },
+                RowPurpose::Pool => return,
                 RowPurpose::Sample { num_draft_tokens } => {
                     let Ok(mask) = masks.row(num_draft_tokens) else {
                         return;

@@ -181,6 +181,7 @@ impl Runner {
                 seq_lens: &seq_lens,
                 block_tables: &tables,
                 block_table_stride: stride,
+                token_type_ids: &[],
                 logits_indices: &indices,
             })
             .unwrap();

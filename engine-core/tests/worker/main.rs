@@ -59,6 +59,7 @@ fn new_request(
         block_ids: block_ids.to_vec(),
         num_computed_tokens: 0,
         scored_positions: Shared::default(),
+        pooling_params: None,
     }
 }
 

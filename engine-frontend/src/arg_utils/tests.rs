@@ -63,6 +63,7 @@ fn every_flag_reaches_the_configuration() {
     let expected = EngineConfig {
         model_config: ModelConfig {
             model: ModelSource::Path("m".into()),
+            runner: protocol::RunnerType::Generate,
             dtype: Dtype::Float32,
             quantization: protocol::Quantization::Q4_0,
             weight_cache: false,
@@ -240,6 +241,11 @@ fn every_flag_is_the_cores_or_known_as_the_frontends() {
         .collect();
     let frontends = [
         "model",
+        // A core that was started by hand is compared with them.
+        "runner",
+        "convert",
+        "pooler_config",
+        "hf_overrides",
         "seed",
         // The server confines itself too.
         "no_sandbox",

@@ -26,6 +26,12 @@ pub enum BatchUrl {
     Completions,
     /// `/v1/chat/completions`
     ChatCompletions,
+    /// `/v1/embeddings`
+    Embeddings,
+    /// `/v1/score`, or `/score`
+    Score,
+    /// `/v1/rerank`, or `/v2/rerank` and `/rerank`
+    Rerank,
 }
 
 /// A line that isn't a request.
@@ -113,8 +119,11 @@ fn read_fields(mut fields: Map<String, Value>) -> Result<(BatchUrl, Value), Stri
     let url = match url.as_ref().and_then(Value::as_str) {
         Some("/v1/completions") => BatchUrl::Completions,
         Some("/v1/chat/completions") => BatchUrl::ChatCompletions,
+        Some("/v1/embeddings") => BatchUrl::Embeddings,
+        Some("/v1/score" | "/score") => BatchUrl::Score,
+        Some("/v1/rerank" | "/v2/rerank" | "/rerank") => BatchUrl::Rerank,
         _ => {
-            let right = "\"/v1/completions\" or \"/v1/chat/completions\"";
+            let right = "\"/v1/completions\", \"/v1/chat/completions\", \"/v1/embeddings\", \"/v1/score\" or \"/v1/rerank\"";
             return Err(wrong("url", url.as_ref(), right));
         }
     };
@@ -250,6 +259,14 @@ mod tests {
         assert_eq!(request.url, BatchUrl::Completions);
         let chat = line.replace("/v1/", "/v1/chat/");
         assert_eq!(parse(&chat).unwrap().url, BatchUrl::ChatCompletions);
+        for (name, url) in [
+            ("/v1/embeddings", BatchUrl::Embeddings),
+            ("/v1/score", BatchUrl::Score),
+            ("/rerank", BatchUrl::Rerank),
+        ] {
+            let line = line.replace("/v1/completions", name);
+            assert_eq!(parse(&line).unwrap().url, url);
+        }
     }
 
     #[test]
@@ -279,9 +296,9 @@ mod tests {
                 "method must be \"POST\", got \"GET\"",
             ),
             (
-                r#"{"custom_id": "a", "method": "POST", "url": "/v1/embeddings"}"#,
+                r#"{"custom_id": "a", "method": "POST", "url": "/v1/images"}"#,
                 Some("a"),
-                "got \"/v1/embeddings\"",
+                "got \"/v1/images\"",
             ),
             (
                 r#"{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": 1}"#,

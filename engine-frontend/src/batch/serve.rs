@@ -13,9 +13,9 @@ use super::input::InputLine;
 use super::line::{BatchRequestInput, BatchRequestOutput, BatchUrl};
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::openai::{
-    ChatCompletionRequest, CommonFields, CompletionRequest, OpenAIServing, RequestContext,
-    ServingError,
+    ChatCompletionRequest, CompletionRequest, OpenAIServing, RequestContext, ServingError, Warnings,
 };
+use crate::pooling::{EmbeddingRequest, RerankRequest, ScoreRequest};
 use crate::random::mix;
 
 /// First and longest pause where the core's queue is full.
@@ -142,10 +142,9 @@ impl LineServing {
 
     /// Says what has no effect in a line, for the first lines that have such.
     fn warn(&self, request: &ApiRequest, number: u64) {
-        let warnings = &request.common().warnings;
-        if warnings.is_empty() {
+        let Some(warnings) = request.warnings().filter(|warnings| !warnings.is_empty()) else {
             return;
-        }
+        };
         match self.num_warned.fetch_add(1, Ordering::Relaxed) {
             0..MAX_WARNED_LINES => {
                 tracing::warn!("line {number}: {}", warnings.texts().join("; "));
@@ -195,6 +194,9 @@ impl LineServing {
 enum ApiRequest {
     Completion(CompletionRequest),
     ChatCompletion(ChatCompletionRequest),
+    Embedding(EmbeddingRequest),
+    Score(ScoreRequest),
+    Rerank(RerankRequest),
 }
 
 impl ApiRequest {
@@ -216,15 +218,20 @@ impl ApiRequest {
                 let stream = request.common.stream;
                 (Self::ChatCompletion(request), stream)
             }
+            BatchUrl::Embeddings => (Self::Embedding(EmbeddingRequest::from_json(body)?), false),
+            BatchUrl::Score => (Self::Score(ScoreRequest::from_json(body)?), false),
+            BatchUrl::Rerank => (Self::Rerank(RerankRequest::from_json(body)?), false),
         };
         refuse_stream(stream)?;
         Ok(request)
     }
 
-    fn common(&self) -> &CommonFields {
+    /// What was found to have no effect, where that is looked for.
+    fn warnings(&self) -> Option<&Warnings> {
         match self {
-            Self::Completion(request) => &request.common,
-            Self::ChatCompletion(request) => &request.common,
+            Self::Completion(request) => Some(&request.common.warnings),
+            Self::ChatCompletion(request) => Some(&request.common.warnings),
+            Self::Embedding(_) | Self::Score(_) | Self::Rerank(_) => None,
         }
     }
 
@@ -233,6 +240,9 @@ impl ApiRequest {
         match self {
             Self::Completion(request) => request.num_sequences(),
             Self::ChatCompletion(request) => request.common.n.unwrap_or(1) as usize,
+            Self::Embedding(request) => request.input.len(),
+            Self::Score(request) => request.text_2.texts.len(),
+            Self::Rerank(request) => request.score.text_2.texts.len(),
         }
     }
 
@@ -248,6 +258,24 @@ impl ApiRequest {
             Self::ChatCompletion(request) => {
                 let request = request.clone();
                 to_json(&serving.create_chat_completion(request, context).await?)
+            }
+            Self::Embedding(request) => {
+                let mut request = request.clone();
+                let prepared = serving.prepare_embeddings(&mut request, context).await?;
+                to_json(
+                    &serving
+                        .create_embeddings(prepared, &request, context)
+                        .await?,
+                )
+            }
+            Self::Score(request) => {
+                let prepared = serving.prepare_scores(request, context).await?;
+                to_json(&serving.create_scores(prepared, request, context).await?)
+            }
+            Self::Rerank(request) => {
+                let prepared = serving.prepare_scores(&request.score, context).await?;
+                let request = request.clone();
+                to_json(&serving.create_ranking(prepared, request, context).await?)
             }
         })
     }

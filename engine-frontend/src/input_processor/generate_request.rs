@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use protocol::{SamplingParams, ScoredPosition, Shared, StructuredOutputsConstraint};
+use protocol::{
+    PoolingParams, SamplingParams, ScoredPosition, Shared, StructuredOutputsConstraint,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -149,6 +151,8 @@ pub struct GenerateRequest {
     pub prompt_field: Option<String>,
     /// Where probabilities of chosen tokens are asked for; nothing is generated then. For prompts of token ids.
     pub scored_positions: Shared<[ScoredPosition]>,
+    /// Where a vector of the prompt is asked for; nothing is generated then.
+    pub pooling_params: Option<PoolingParams>,
 }
 
 /// A part of a constraint that was put together from several fields.
@@ -282,6 +286,11 @@ pub(crate) fn replace_name(text: &str, name: &str, other: &str) -> String {
 }
 
 impl GenerateRequest {
+    /// True if nothing is generated: the prompt may fill the context.
+    pub(crate) fn is_prompt_only(&self) -> bool {
+        self.pooling_params.is_some() || !self.scored_positions.is_empty()
+    }
+
     /// About how many bytes there are to read: the prompt's, and the parameters' that may be many.
     pub(crate) fn num_bytes(&self) -> usize {
         let params = &self.sampling_params;
@@ -316,6 +325,7 @@ impl GenerateRequest {
             max_tokens_field: None,
             prompt_field: None,
             scored_positions: Shared::default(),
+            pooling_params: None,
         }
     }
 }

@@ -69,7 +69,7 @@ impl InputProcessor {
             text.push_str(&self.tokenizer.decode(&closing, false));
             token_ids.extend(closing);
         }
-        self.verify_prompt(&token_ids, None)?;
+        self.verify_prompt(&token_ids, true, None)?;
         let ending = last_chars(&text, MAX_ENDING_CHARS).to_owned();
         Ok(OptionPrompt {
             token_ids,

@@ -58,6 +58,28 @@ impl InputProcessor {
         self.tokenize_within(prompt, add_special_tokens, limit, cancel)
     }
 
+    /// The tokens of two texts in the tokenizer's form for such, and the first place of the second one where the
+    /// model tells them apart.
+    ///
+    /// # Errors
+    /// Too many tokens.
+    pub(crate) fn tokenize_pair(
+        &self,
+        first: &str,
+        second: &str,
+        cancel: &CancelFlag,
+    ) -> Result<(Vec<u32>, Option<usize>), ValidationError> {
+        let limit = TextLimit {
+            num_tokens: self.max_counted_tokens(),
+            is_context: false,
+        };
+        for text in [first, second] {
+            self.check_length(text, limit, cancel)?;
+        }
+        let pair = self.tokenizer.encode_pair(first, second);
+        pair.map_err(|error| ValidationError::field("prompt", second, error.to_string()))
+    }
+
     /// Most tokens of a text that need not fit the context.
     pub(crate) fn max_counted_tokens(&self) -> u32 {
         self.limits.max_model_len.max(MAX_COUNTED_TOKENS)

@@ -43,6 +43,7 @@ pub(super) struct RequestState {
     pub(super) share: AnswerShare,
     /// Of a request whose positions are scored.
     pub(super) scores: Vec<Vec<f32>>,
+    pub(super) pooling_output: Option<Vec<f32>>,
     pub(super) num_cached_tokens: u32,
     /// Tokens that earlier outputs of a stream brought.
     pub(super) sent_tokens: usize,
@@ -106,6 +107,9 @@ impl RequestState {
         }
         if !output.scores.is_empty() {
             self.scores.clone_from(&output.scores);
+        }
+        if output.pooling_output.is_some() {
+            self.pooling_output.clone_from(&output.pooling_output);
         }
         if let Some(rows) = &output.new_logprobs {
             self.logprobs_processor.update(rows);

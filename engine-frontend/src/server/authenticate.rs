@@ -38,7 +38,9 @@ pub(super) fn need(path: &str) -> Need {
         "/tokenize" | "/detokenize" => Need::Key(Scope::Tokenize),
         "/metrics" | "/load" => Need::Key(Scope::Metrics),
         "/pause" | "/resume" | "/is_paused" | "/reset_prefix_cache" => Need::Key(Scope::Admin),
-        "/formwork/v1/check" | "/inference/v1/generate" => Need::Key(Scope::Inference),
+        "/formwork/v1/check" | "/inference/v1/generate" | "/score" | "/rerank" | "/v2/rerank" => {
+            Need::Key(Scope::Inference)
+        }
         path if path == "/v1" || path.starts_with("/v1/") => Need::Key(Scope::Inference),
         _ => Need::AnyKey,
     }
@@ -267,6 +269,9 @@ mod tests {
             ("/v1", Scope::Inference),
             ("/v1/chat/completions", Scope::Inference),
             ("/inference/v1/generate", Scope::Inference),
+            ("/score", Scope::Inference),
+            ("/rerank", Scope::Inference),
+            ("/v2/rerank", Scope::Inference),
             ("/v1/../health", Scope::Inference),
             ("/tokenize", Scope::Tokenize),
             ("/detokenize", Scope::Tokenize),

@@ -9,7 +9,7 @@
 //! (`middleware.rs`: id, CORS, counts; `browser.rs`: web pages; `authenticate.rs`: the key of `api_keys.rs`
 //! and its limits; `client.rs`: whose memory), a handler (`handlers.rs`), which reads the body (`body.rs`,
 //! `parse.rs`), and where the answer is a stream `sse.rs`. `anthropic.rs` has the
-//! handlers of the Messages API, and gives errors on its routes that API's shape; `decisions.rs` has those of decisions. Whatever a client makes the server hold is a
+//! handlers of the Messages API, and gives errors on its routes that API's shape; `decisions.rs` has those of decisions, `pooling.rs` those of embeddings and scores. Whatever a client makes the server hold is a
 //! share of a budget (`memory.rs`). `management.rs` is for whoever runs the server.
 
 mod access_args;
@@ -36,6 +36,7 @@ mod memory;
 mod middleware;
 mod openapi;
 mod parse;
+mod pooling;
 mod rate_limit;
 mod request_end;
 mod request_record;

@@ -12,7 +12,7 @@ use super::client::recognize;
 use super::error::{method_not_allowed, not_found};
 use super::management::{Guard, admin_routes, guard};
 use super::state::AppState;
-use super::{anthropic, decisions, docs_page, handlers, middleware, openapi, ui_files};
+use super::{anthropic, decisions, docs_page, handlers, middleware, openapi, pooling, ui_files};
 
 /// All routes, with what happens around each.
 pub(super) fn router(app: Arc<AppState>) -> Router {
@@ -31,6 +31,7 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route(anthropic::COUNT_TOKENS, post(anthropic::count_tokens))
         .route(decisions::DECISIONS, post(decisions::decisions))
         .route(decisions::SYSTEM_ONE, post(decisions::system_one))
+        .route(pooling::EMBEDDINGS, post(pooling::embeddings))
         .route("/inference/v1/generate", post(handlers::generate))
         .route("/formwork/v1/check", post(handlers::check))
         .route("/tokenize", post(handlers::tokenize))
@@ -38,6 +39,12 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route("/health", get(handlers::health))
         .route("/ping", get(handlers::health).post(handlers::health))
         .route("/version", get(handlers::version));
+    for path in pooling::SCORES {
+        router = router.route(path, post(pooling::scores));
+    }
+    for path in pooling::RANKINGS {
+        router = router.route(path, post(pooling::rankings));
+    }
     if app.args.access.management_port.is_none() {
         router = router
             .route("/load", get(handlers::load))

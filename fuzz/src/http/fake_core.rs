@@ -79,6 +79,7 @@ fn ready() -> EngineCoreReadyResponse {
         max_num_batched_tokens: 2048,
         max_num_queued_reqs: Some(64),
         max_logprobs: 20,
+        pooler: Default::default(),
     }
 }
 

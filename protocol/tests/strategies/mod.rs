@@ -73,6 +73,7 @@ fn model_source() -> impl Strategy<Value = ModelSource> {
 fn model_config() -> impl Strategy<Value = ModelConfig> {
     fields!(ModelConfig from ModelConfig::default();
         model: model_source(),
+        runner: runner(),
         dtype: dtype(),
         quantization: quantization(),
         backend: prop_oneof![
@@ -187,6 +188,7 @@ pub(crate) fn startup_message() -> impl Strategy<Value = EngineCoreStartupMessag
         max_num_batched_tokens: 0,
         max_num_queued_reqs: None,
         max_logprobs: 0,
+        pooler: PoolerInfo::default(),
     };
     let ready = fields!(EngineCoreReadyResponse from empty;
         client_index: any::<u32>(),
@@ -203,6 +205,7 @@ pub(crate) fn startup_message() -> impl Strategy<Value = EngineCoreStartupMessag
         max_num_batched_tokens: any::<u32>(),
         max_num_queued_reqs: any::<Option<u32>>(),
         max_logprobs: any::<i32>(),
+        pooler: pooler_info(),
     );
     prop_oneof![
         any::<(u64, u64)>().prop_map(|(done_bytes, total_bytes)| {
@@ -322,6 +325,35 @@ fn engine_core_request() -> impl Strategy<Value = EngineCoreRequest> {
         trace_headers: shared(vec((text(), text()), 0..3)),
         reasoning_ended: any::<Option<bool>>(),
         scored_positions: scored_positions(),
+        pooling_params: of(pooling_params()),
+    )
+}
+
+fn runner() -> impl Strategy<Value = RunnerType> {
+    prop_oneof![Just(RunnerType::Generate), Just(RunnerType::Pooling)]
+}
+
+fn pooler_info() -> impl Strategy<Value = PoolerInfo> {
+    fields!(PoolerInfo from PoolerInfo::default();
+        runner: runner(),
+        hidden_size: any::<u32>(),
+        num_labels: any::<u32>(),
+        num_token_types: any::<u32>(),
+        has_lm_head: any::<bool>(),
+    )
+}
+
+fn pooling_params() -> impl Strategy<Value = PoolingParams> {
+    fields!(PoolingParams from PoolingParams::default();
+        task: prop_oneof![Just(PoolingTask::Embed), Just(PoolingTask::Classify)],
+        pooling_type: prop_oneof![
+            Just(PoolingType::Last),
+            Just(PoolingType::Cls),
+            Just(PoolingType::Mean),
+        ],
+        use_activation: any::<bool>(),
+        dimensions: any::<Option<u32>>(),
+        compressed_token_type_ids: any::<Option<u32>>(),
     )
 }
 
@@ -344,11 +376,11 @@ pub(crate) fn siblings() -> impl Strategy<Value = Vec<EngineCoreRequest>> {
         token_ids(),
         any::<bool>(),
         any::<(Option<u64>, Option<u32>, Option<bool>)>(),
-        scored_positions(),
+        (scored_positions(), of(pooling_params())),
     );
     (engine_core_request(), vec(own, 0..4)).prop_map(|(first, others)| {
         let mut requests = vec![first];
-        for (request_id, prompt, output_token_ids, is_replay, (seed, max_tokens, ended), scored) in
+        for (request_id, prompt, output_token_ids, is_replay, (seed, max_tokens, ended), pooled) in
             others
         {
             let mut request = requests[requests.len() - 1].clone();
@@ -360,7 +392,7 @@ pub(crate) fn siblings() -> impl Strategy<Value = Vec<EngineCoreRequest>> {
             request.sampling_params.seed = seed;
             request.sampling_params.max_tokens = max_tokens;
             request.reasoning_ended = ended;
-            request.scored_positions = scored;
+            (request.scored_positions, request.pooling_params) = pooled;
             requests.push(request);
         }
         requests
@@ -461,6 +493,7 @@ fn output() -> impl Strategy<Value = EngineCoreOutput> {
         new_trace: vec(token_trace(), 0..3),
         new_prompt_logprobs: of(logprobs_lists()),
         scores: vec(vec(any::<f32>(), 0..3), 0..3),
+        pooling_output: of(vec(any::<f32>(), 0..3)),
         finish_reason: of(prop_oneof![
             Just(FinishReason::Stop),
             Just(FinishReason::Length),

@@ -49,7 +49,7 @@ fn run(script: &str, packages: &str, arguments: &[&str]) {
 }
 
 /// Runs it against the server at a base URL.
-fn run_at(base_url: &str, script: &str, packages: &str, arguments: &[&str]) {
+pub(crate) fn run_at(base_url: &str, script: &str, packages: &str, arguments: &[&str]) {
     let Some(python) = python(packages) else {
         return;
     };

@@ -24,6 +24,7 @@ mod isolation;
 mod logs;
 mod messages;
 mod page;
+mod pooling;
 mod responses;
 mod security;
 pub(crate) mod support;

@@ -87,6 +87,7 @@ fn run_batch(model: &mut dyn CausalLm) -> anyhow::Result<()> {
         seq_lens: &[32],
         block_tables: &[1, 2],
         block_table_stride: 2,
+        token_type_ids: &[],
         logits_indices: &positions,
     })?;
     Ok(())

@@ -91,7 +91,11 @@ impl Scheduler {
             format!("request_id {shown:?} is in flight already: choose another")
         } else if num_prompt_tokens == 0 {
             "prompt_token_ids is empty: at least 1 token is needed".to_owned()
-        } else if num_prompt_tokens >= max_model_len {
+        } else if request.is_prompt_only() && num_prompt_tokens > max_model_len {
+            format!(
+                "prompt_token_ids has {num_prompt_tokens} tokens: max_model_len is {max_model_len}"
+            )
+        } else if !request.is_prompt_only() && num_prompt_tokens >= max_model_len {
             format!(
                 "prompt_token_ids has {num_prompt_tokens} tokens: at most {} leave room for 1 \
                  output token in max_model_len {max_model_len}",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{LogprobsLists, SamplingParams, ScoredPosition, Shared, TokenTrace};
+use protocol::{LogprobsLists, PoolingParams, SamplingParams, ScoredPosition, Shared, TokenTrace};
 
 use crate::request::RequestId;
 use crate::structured_output::TokenMask;
@@ -118,6 +118,8 @@ pub struct NewRequestData {
     pub num_computed_tokens: u32,
     /// Where probabilities are asked for; nothing is sampled then.
     pub scored_positions: Shared<[ScoredPosition]>,
+    /// Where a vector of the prompt is asked for; nothing is sampled then.
+    pub pooling_params: Option<PoolingParams>,
 }
 
 /// What changed for requests that the runner knows. Entry `i` of each array but
@@ -147,7 +149,7 @@ pub struct CachedRequestData {
 #[derive(Debug, Default)]
 pub struct ModelRunnerOutput {
     /// Tokens sampled for each request: at least one once all its tokens are computed, none
-    /// for a part of a prefill or where positions are scored.
+    /// for a part of a prefill or where positions are scored or hidden states pooled.
     pub sampled_token_ids: Vec<Vec<u32>>,
     /// One row per sampled token, where asked for.
     pub logprobs: Vec<Option<LogprobsLists>>,
@@ -157,6 +159,8 @@ pub struct ModelRunnerOutput {
     pub prompt_logprobs: Vec<Option<LogprobsLists>>,
     /// One row per scored position, where asked for and the prompt is done.
     pub scores: Vec<Vec<Vec<f32>>>,
+    /// The pooled vector, where asked for and the prompt is done.
+    pub pooler_output: Vec<Option<Vec<f32>>>,
     /// NaN values in each request's logits.
     pub num_nans_in_logits: Vec<u32>,
     /// Why the runner failed on a request; ends that request alone.
@@ -181,6 +185,8 @@ impl ModelRunnerOutput {
             traces: Vec::new(),
             prompt_logprobs: vec![None; num_requests],
             scores: vec![Vec::new(); num_requests],
+            // Where nobody asks for one there is none.
+            pooler_output: Vec::new(),
             num_nans_in_logits: vec![0; num_requests],
             errors: vec![None; num_requests],
             num_restored_rows: 0,

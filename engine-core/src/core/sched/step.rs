@@ -146,6 +146,7 @@ fn new_request_data(request: &Request, blocks: &RequestBlocks) -> NewRequestData
         block_ids: blocks.block_ids().to_vec(),
         num_computed_tokens: request.num_computed_tokens as u32,
         scored_positions: request.scored_positions().clone(),
+        pooling_params: request.pooling_params(),
     }
 }
 

@@ -27,6 +27,7 @@ struct RequestStepOutput {
     trace: Vec<TokenTrace>,
     prompt_logprobs: Option<LogprobsLists>,
     scores: Vec<Vec<f32>>,
+    pooling_output: Option<Vec<f32>>,
     num_nans_in_logits: u32,
     error: Option<String>,
 }
@@ -126,7 +127,8 @@ impl Scheduler {
         let is_withheld = is_aside(request);
         let num_positions = request.scored_positions().len();
         let num_scores = step_output.scores.len();
-        let is_scored = num_positions > 0;
+        let is_pooled = request.pooling_params().is_some();
+        let is_scored = request.is_prompt_only();
         let error = step_output
             .error
             .or_else(|| match (is_prefill_chunk, num_sampled) {
@@ -139,6 +141,9 @@ impl Scheduler {
                 (false, _) if num_scores != num_positions => Some(format!(
                     "the model runner scored {num_scores} of {num_positions} positions"
                 )),
+                (false, _) if is_pooled && step_output.pooling_output.is_none() => {
+                    Some("the model runner pooled nothing".to_owned())
+                }
                 _ => None,
             });
         if let Some(message) = error {
@@ -152,8 +157,16 @@ impl Scheduler {
             return None;
         }
         if is_scored {
-            let num_nans_in_logits = step_output.num_nans_in_logits;
-            return Some(scored(request, step_output.scores, num_nans_in_logits));
+            return Some(EngineCoreOutput {
+                request_id: request.request_id().to_string(),
+                scores: step_output.scores,
+                pooling_output: step_output.pooling_output,
+                finish_reason: Some(FinishReason::Stop),
+                events: request.take_events(),
+                prefill_stats: request.prefill_stats.take(),
+                num_nans_in_logits: step_output.num_nans_in_logits,
+                ..EngineCoreOutput::default()
+            });
         }
         self.count_draft(
             step_output.num_draft_tokens,
@@ -216,6 +229,7 @@ impl Scheduler {
             new_trace: request.take_trace(),
             new_prompt_logprobs,
             scores: Vec::new(),
+            pooling_output: None,
             finish_reason,
             stop_reason,
             events: request.take_events(),
@@ -357,23 +371,6 @@ pub(super) fn some_unless_default<T: Default + PartialEq>(stats: T) -> Option<T>
     (stats != T::default()).then_some(stats)
 }
 
-/// The only output of a request whose positions are scored.
-fn scored(
-    request: &mut Request,
-    scores: Vec<Vec<f32>>,
-    num_nans_in_logits: u32,
-) -> EngineCoreOutput {
-    EngineCoreOutput {
-        request_id: request.request_id().to_string(),
-        scores,
-        finish_reason: Some(FinishReason::Stop),
-        events: request.take_events(),
-        prefill_stats: request.prefill_stats.take(),
-        num_nans_in_logits,
-        ..EngineCoreOutput::default()
-    }
-}
-
 /// The last output of a request on which something failed.
 fn failure(request: &mut Request, message: String, num_nans_in_logits: u32) -> EngineCoreOutput {
     EngineCoreOutput {
@@ -419,6 +416,7 @@ impl RequestStepOutput {
             trace: entry(&mut runner_output.traces, index),
             prompt_logprobs: entry(&mut runner_output.prompt_logprobs, index),
             scores: entry(&mut runner_output.scores, index),
+            pooling_output: entry(&mut runner_output.pooler_output, index),
             num_nans_in_logits: entry(&mut runner_output.num_nans_in_logits, index),
             error: entry(&mut runner_output.errors, index),
         }

@@ -58,6 +58,9 @@ pub(crate) struct AttentionScores {
     pub(crate) softcap: Option<f32>,
     /// Tokens attended to, the query's own included; `None` is all.
     pub(crate) window: Option<usize>,
+    /// True if a token attends to those before it and itself; false if to all of its request, which is in the
+    /// step in one piece then.
+    pub(crate) is_causal: bool,
 }
 
 /// How tokens choose their experts.
@@ -69,6 +72,16 @@ pub(crate) struct ExpertChoice {
     pub(crate) top_k: usize,
     /// Whether the weights of a token's experts sum to 1; else they are parts of all experts'.
     pub(crate) normalize: bool,
+}
+
+/// A norm that takes the mean away, too.
+pub(crate) struct LayerNorm<V> {
+    /// `[width]`
+    pub(crate) weight: V,
+    /// `[width]`
+    pub(crate) bias: V,
+    /// Added to the variance.
+    pub(crate) eps: f32,
 }
 
 /// What makes logits of hidden states.
@@ -231,9 +244,9 @@ pub(crate) trait Backend: Send + Sized + 'static {
         cache: &mut Self::KvCache,
     ) -> Result<(), ModelError>;
 
-    /// Causal attention of each row's queries over its request's blocks: positions
-    /// `position - window + 1 ..= position`, or all up to `position`. `out` is
-    /// `[num_tokens, num_heads * head_dim]`.
+    /// Attention of each row's queries over its request's blocks: positions
+    /// `position - window + 1 ..= position`, or all up to `position`, or where it isn't causal all of the
+    /// request. `out` is `[num_tokens, num_heads * head_dim]`.
     fn paged_attention(
         &mut self,
         qkv: &Self::Activation,
@@ -306,6 +319,47 @@ pub(crate) trait Backend: Send + Sized + 'static {
         to: &mut Self::Activation,
     ) -> Result<(), ModelError>;
 
+    /// Copies a row into the host's memory; `out` is as wide.
+    fn read_row(
+        &mut self,
+        x: &Self::Activation,
+        row: usize,
+        out: &mut [f32],
+    ) -> Result<(), ModelError>;
+
+    /// `out[t] = table[ids[t]]`
+    fn embed_rows(
+        &mut self,
+        _table: &Self::Matrix,
+        _ids: &[u32],
+        _out: &mut Self::Activation,
+    ) -> Result<(), ModelError> {
+        Err(no_encoders())
+    }
+
+    /// `x += delta`
+    fn add(
+        &mut self,
+        _x: &mut Self::Activation,
+        _delta: &Self::Activation,
+    ) -> Result<(), ModelError> {
+        Err(no_encoders())
+    }
+
+    /// `x = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias`, by row.
+    fn layer_norm(
+        &mut self,
+        _x: &mut Self::Activation,
+        _norm: &LayerNorm<Self::Vector>,
+    ) -> Result<(), ModelError> {
+        Err(no_encoders())
+    }
+
+    /// `x = act(x)`
+    fn activate(&mut self, _act: HiddenAct, _x: &mut Self::Activation) -> Result<(), ModelError> {
+        Err(no_encoders())
+    }
+
     /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`. `bitmasks` are those rows' grammar
     /// masks: a backend whose logits are not in the host's memory applies them before they come there;
     /// others leave that to the sampler. `maxima` are empty, and may be left so, or get what
@@ -343,6 +397,14 @@ pub(crate) trait Backend: Send + Sized + 'static {
         head: LmHead<'_, Self::Matrix>,
         logits: &mut [f32],
     ) -> Result<(), ModelError>;
+}
+
+/// What a backend without the operations of encoders says.
+fn no_encoders() -> ModelError {
+    ModelError::Limits {
+        field: "backend",
+        problem: "encoders run on the processor alone (--device cpu)".to_owned(),
+    }
 }
 
 /// The decoder reserves before it runs; this is what a caller that doesn't would see.

@@ -3,6 +3,7 @@
 //! Parses what the supported families have in common; a setting that would change the result and
 //! isn't implemented is refused by name.
 
+mod encoder;
 mod experts;
 mod fields;
 mod quantization;
@@ -12,6 +13,8 @@ mod sliding_window;
 
 use serde_json::Value;
 
+pub(crate) use self::encoder::ENCODERS;
+pub use self::encoder::{EncoderConfig, EncoderKind};
 pub use self::experts::ExpertsConfig;
 use self::fields::{Fields, config_error};
 pub use self::quantization::{
@@ -22,19 +25,31 @@ use self::settings::Defaults;
 use super::error::ModelError;
 use super::rotary::RopeParameters;
 
-/// What stands between the gate and its product with the other half of an MLP.
+/// What stands between the gate and its product with the other half of an MLP, or between its two matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HiddenAct {
     /// `x / (1 + exp(-x))`
     Silu,
     /// GELU by its approximation with tanh.
     GeluTanh,
+    /// GELU itself, of encoders alone.
+    Gelu,
+    /// `max(x, 0)`, of encoders alone.
+    Relu,
 }
 
-/// What `config.json` says about a decoder.
+/// The name of a decoder with a classifier becomes that of the family, whose settings it has.
+fn as_decoder(architecture: String) -> (String, bool) {
+    match architecture.strip_suffix("ForSequenceClassification") {
+        Some(family) => (format!("{family}ForCausalLM"), true),
+        None => (architecture, false),
+    }
+}
+
+/// What `config.json` says about a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HfConfig {
-    /// First entry of `architectures`, such as `LlamaForCausalLM`.
+    /// First entry of `architectures`, such as `LlamaForCausalLM`; that also of its family with a classifier.
     pub architecture: String,
     /// Width of the residual stream.
     pub hidden_size: usize,
@@ -76,6 +91,10 @@ pub struct HfConfig {
     pub final_logit_softcapping: Option<f32>,
     /// Layers with a mixture of experts in place of one MLP.
     pub experts: Option<ExpertsConfig>,
+    /// What an encoder has that a decoder hasn't; `None` of a decoder.
+    pub encoder: Option<EncoderConfig>,
+    /// True if the model ends in a classifier in place of an LM head.
+    pub is_classifier: bool,
     /// How linear layers are quantized in the checkpoint; `None` where they aren't.
     pub quantization: Option<QuantizationConfig>,
 }
@@ -102,6 +121,10 @@ impl HfConfig {
             path: "",
         };
         let architecture = fields.architecture()?;
+        if let Some(kind) = EncoderKind::of(&architecture) {
+            return fields.encoder(architecture, kind);
+        }
+        let (architecture, is_classifier) = as_decoder(architecture);
         fields.refuse_unsupported(&architecture)?;
         let defaults = Defaults::of(&architecture);
         let hidden_size = fields.positive("hidden_size")?;
@@ -172,6 +195,8 @@ impl HfConfig {
                 .softcapping("final_logit_softcapping", defaults.final_logit_softcapping)?,
             experts: fields.experts(&architecture, intermediate_size, num_hidden_layers)?,
             quantization: QuantizationConfig::parse(&fields)?,
+            encoder: None,
+            is_classifier,
             intermediate_size,
             architecture,
         })

@@ -80,6 +80,7 @@ impl<B: Backend> Attention<B> {
                 scale: 1.0 / config.query_pre_attn_scalar.sqrt(),
                 softcap: config.attn_logit_softcapping,
                 window: options.sliding_window,
+                is_causal: true,
             },
             rotary: config.layer_ropes[index],
             qkv_proj: loader.fused_linear(hidden, &block, qkv, options.qkv_bias)?,

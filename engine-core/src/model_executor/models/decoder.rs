@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use protocol::Quantization;
 
 use super::LoadedWeights;
+use super::classifier::{Classifier, DenseName};
 use super::mlp::ExpertBuffers;
 use crate::model_executor::backend::{AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds};
 use crate::model_executor::checkpoint::Checkpoint;
@@ -20,6 +21,15 @@ use crate::model_executor::{
 
 /// The tensor whose format `--dtype auto` follows.
 pub(super) const EMBED_TOKENS: &str = "model.embed_tokens.weight";
+/// The same in a file that was written of the model without its head, as sentence-transformers does.
+pub(super) const HEADLESS_EMBED_TOKENS: &str = "embed_tokens.weight";
+
+/// The classifier of a decoder, over the last token's hidden state.
+const SCORE: [DenseName; 1] = [DenseName {
+    name: "score",
+    bias: false,
+    tanh: false,
+}];
 
 /// A model family: which layers it has.
 pub(super) trait Family: 'static {
@@ -148,8 +158,11 @@ pub(super) struct DecoderWeights<B: Backend, F: Family> {
     embedding_scale: f32,
     layers: Vec<F::Layer<B>>,
     norm: B::Vector,
-    /// `None` where it is the embedding.
+    /// `None` where it is the embedding, or nothing is generated.
     lm_head: Option<B::Matrix>,
+    classifier: Option<Classifier>,
+    /// False where the file has none: the embedding stands in its place, and must not be asked.
+    has_lm_head: bool,
 }
 
 impl<B: Backend, F: Family> DecoderWeights<B, F> {
@@ -169,17 +182,26 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
             progress,
         );
         let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
-        let embed_tokens = loader.vocabulary(hidden_size, "model.embed_tokens", vocab_size)?;
+        let is_headless = checkpoint.find_any(EMBED_TOKENS).is_none()
+            && checkpoint.find_any(HEADLESS_EMBED_TOKENS).is_some();
+        let prefix = if is_headless { "" } else { "model." };
+        let embed_tokens =
+            loader.vocabulary(hidden_size, &format!("{prefix}embed_tokens"), vocab_size)?;
         let layers = (0..config.num_hidden_layers)
             .map(|index| {
-                F::load_layer(config, &format!("model.layers.{index}"), index, &mut loader)
+                let layer = format!("{prefix}layers.{index}");
+                F::load_layer(config, &layer, index, &mut loader)
             })
             .collect::<Result<_, _>>()?;
-        let norm = loader.vector("model.norm", config.hidden_size, F::NORM_OFFSET)?;
-        let lm_head = if config.tie_word_embeddings {
+        let norm = loader.vector(&format!("{prefix}norm"), config.hidden_size, F::NORM_OFFSET)?;
+        let lm_head = if config.tie_word_embeddings || config.is_classifier || is_headless {
             None
         } else {
             Some(loader.vocabulary(hidden_size, "lm_head", vocab_size)?)
+        };
+        let classifier = match config.is_classifier {
+            true => Some(Classifier::load(checkpoint, hidden_size, &SCORE)?),
+            false => None,
         };
         loader.finish()?;
         Ok(Self {
@@ -191,6 +213,8 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
             layers,
             norm,
             lm_head,
+            classifier,
+            has_lm_head: !config.is_classifier && (!is_headless || config.tie_word_embeddings),
         })
     }
 }
@@ -232,6 +256,14 @@ impl<B: Backend, F: Family> LoadedWeights for DecoderWeights<B, F> {
         let widest = widest.max(shape.q_width());
         let vocab_size = config.vocab_size;
         activations + (self.backend).working_bytes(max_num_batched_tokens, widest, vocab_size)
+    }
+
+    fn has_lm_head(&self) -> bool {
+        self.has_lm_head
+    }
+
+    fn num_labels(&self) -> usize {
+        self.classifier.as_ref().map_or(0, Classifier::num_labels)
     }
 
     fn into_model(
@@ -468,6 +500,20 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         }
         let (backend, head) = self.weights.head();
         backend.lm_head_for(&self.buffers.normed, few, head, logits)
+    }
+
+    fn hidden_state(&mut self, row: usize, hidden: &mut [f32]) -> Result<(), ModelError> {
+        let (found, expected) = (hidden.len(), self.hidden_size());
+        self.check_logits(&(0..row.saturating_add(1)), found, expected)?;
+        let backend = &mut self.weights.backend;
+        backend.read_row(&self.buffers.normed, row, hidden)
+    }
+
+    fn classify(&self, pooled: &[f32]) -> Result<Vec<f32>, ModelError> {
+        match &self.weights.classifier {
+            Some(classifier) => classifier.apply(pooled),
+            None => Err(super::no_classifier()),
+        }
     }
 
     fn vocab_size(&self) -> usize {

@@ -1,7 +1,9 @@
 //! The model families, one file each, and what they share.
 
 mod attention;
+mod classifier;
 mod decoder;
+mod encoder;
 mod gemma2;
 mod gemma3;
 mod layers;
@@ -23,7 +25,7 @@ use protocol::{BackendKind, Dtype, Quantization};
 use super::backend::candle::CandleBackend;
 use super::backend::cpu::{Bf16, CpuBackend, F32, Int8, SharedWeights, WeightCache};
 use super::backend::cuda::CudaBackend;
-use super::checkpoint::{Checkpoint, CheckpointFiles};
+use super::checkpoint::{Checkpoint, CheckpointFiles, RawTensor};
 use super::config::HfConfig;
 use super::error::ModelError;
 use super::weights::StoredDtype;
@@ -45,8 +47,37 @@ pub(crate) trait LoadedWeights: Send {
     /// Bytes that steps of `max_num_batched_tokens` tokens take beside keys and values, about.
     fn step_bytes(&self, max_num_batched_tokens: usize) -> u64;
 
+    /// True if logits of tokens can be asked for.
+    fn has_lm_head(&self) -> bool;
+
+    /// Labels of the model's classifier; 0 where it has none.
+    fn num_labels(&self) -> usize;
+
     /// Allocates cache and step buffers.
     fn into_model(self: Box<Self>, limits: &ModelLimits) -> Result<Box<dyn CausalLm>, ModelError>;
+}
+
+/// What a model without a classifier says when one is asked for.
+fn no_classifier() -> ModelError {
+    ModelError::Input {
+        field: "pooling_params.task",
+        problem: "classify is not there: this model has no classifier; embed is".to_owned(),
+    }
+}
+
+/// The embedding of words.
+fn embedding<'a>(
+    checkpoint: &'a Checkpoint,
+    config: &HfConfig,
+) -> Result<Option<RawTensor<'a>>, ModelError> {
+    if config.encoder.is_some() {
+        let prefix = encoder::prefix_of(checkpoint);
+        return checkpoint.find(&format!("{prefix}{}", encoder::WORD_EMBEDDINGS));
+    }
+    match checkpoint.find(decoder::EMBED_TOKENS)? {
+        None => checkpoint.find(decoder::HEADLESS_EMBED_TOKENS),
+        found => Ok(found),
+    }
 }
 
 /// Chooses dtype and backend and loads the family's weights.
@@ -74,10 +105,7 @@ pub(crate) fn load(
         Dtype::Float16 => ModelDtype::Float16,
         Dtype::Float32 => ModelDtype::Float32,
         Dtype::BFloat16 => ModelDtype::BFloat16,
-        Dtype::Auto => match checkpoint
-            .find(decoder::EMBED_TOKENS)?
-            .map(|tensor| tensor.dtype)
-        {
+        Dtype::Auto => match embedding(&checkpoint, &config)?.map(|tensor| tensor.dtype) {
             None | Some(StoredDtype::F32) => ModelDtype::Float32,
             Some(StoredDtype::F16) if !is_cuda => ModelDtype::Float16,
             Some(_) => ModelDtype::BFloat16,

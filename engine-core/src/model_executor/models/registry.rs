@@ -7,6 +7,7 @@ use protocol::Quantization;
 
 use super::LoadedWeights;
 use super::decoder::DecoderWeights;
+use super::encoder::EncoderWeights;
 use super::gemma2::Gemma2;
 use super::gemma3::Gemma3;
 use super::llama::Llama;
@@ -20,14 +21,14 @@ use super::smollm3::SmolLm3;
 use crate::model_executor::LoadProgress;
 use crate::model_executor::backend::Backend;
 use crate::model_executor::checkpoint::Checkpoint;
-use crate::model_executor::config::HfConfig;
+use crate::model_executor::config::{ENCODERS, HfConfig};
 use crate::model_executor::error::{ModelError, cut};
 
 /// One line per family: the class that `architectures` names, and the type that loads it.
 macro_rules! families {
     ($($architecture:literal => $family:ty,)*) => {
-        /// The entries of `architectures` that can be loaded.
-        pub fn supported_architectures() -> &'static [&'static str] {
+        /// The entries of `architectures` that generate text.
+        fn decoders() -> &'static [&'static str] {
             &[$($architecture),*]
         }
 
@@ -40,6 +41,11 @@ macro_rules! families {
             heartbeat: Arc<AtomicU64>,
             progress: &mut dyn FnMut(LoadProgress),
         ) -> Result<Box<dyn LoadedWeights>, ModelError> {
+            if let Some(encoder) = config.encoder {
+                return Ok(Box::new(EncoderWeights::<B>::load(
+                    config, encoder, checkpoint, backend, quantization, heartbeat, progress,
+                )?));
+            }
             match config.architecture.as_str() {
                 $($architecture => Ok(Box::new(DecoderWeights::<B, $family>::load(
                     config, checkpoint, backend, quantization, heartbeat, progress,
@@ -63,6 +69,13 @@ families! {
     "SmolLM3ForCausalLM" => SmolLm3,
 }
 
+/// The entries of `architectures` that can be loaded: those that generate text, then encoders. Each of the first may
+/// also end in `ForSequenceClassification`.
+pub fn supported_architectures() -> Vec<&'static str> {
+    let encoders = ENCODERS.iter().map(|(name, _)| *name);
+    decoders().iter().copied().chain(encoders).collect()
+}
+
 /// Refuses an architecture that no family has, before anything is mapped.
 pub(super) fn check(architecture: &str) -> Result<(), ModelError> {
     if supported_architectures().contains(&architecture) {
@@ -74,6 +87,6 @@ pub(super) fn check(architecture: &str) -> Result<(), ModelError> {
 fn unknown(architecture: &str) -> ModelError {
     ModelError::UnknownArchitecture {
         found: cut(architecture),
-        supported: supported_architectures().to_vec(),
+        supported: supported_architectures(),
     }
 }

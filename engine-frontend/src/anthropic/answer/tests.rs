@@ -33,6 +33,7 @@ fn output(completion: CompletionOutput) -> RequestOutput {
         prompt_token_ids: [1, 2, 3].into(),
         prompt_logprobs: None,
         scores: Vec::new(),
+        pooling_output: None,
         finished: completion.finished(),
         outputs: vec![completion],
         num_cached_tokens: 2,

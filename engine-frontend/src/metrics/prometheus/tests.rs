@@ -150,7 +150,7 @@ fn buckets_of_lengths_end_at_the_context() {
 }
 
 /// All routes of a server.
-const ROUTES: [&str; 23] = [
+const ROUTES: [&str; 29] = [
     "/v1/models",
     "/v1/models/{*model}",
     "/v1/completions",
@@ -161,6 +161,12 @@ const ROUTES: [&str; 23] = [
     "/v1/messages/count_tokens",
     "/v1/decisions",
     "/v1/systemone",
+    "/v1/embeddings",
+    "/v1/score",
+    "/score",
+    "/v1/rerank",
+    "/v2/rerank",
+    "/rerank",
     "/inference/v1/generate",
     "/tokenize",
     "/detokenize",

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{anthropic, decisions, tokens};
+use super::{anthropic, decisions, pooling, tokens};
 
 /// A field, or a path that ends in it, and what it is.
 pub(super) type Description = (&'static str, &'static str);
@@ -26,6 +26,7 @@ pub(super) fn find(path: &str) -> Option<&'static Description> {
             .chain(ANSWERS)
             .chain(anthropic::DESCRIPTIONS)
             .chain(decisions::DESCRIPTIONS)
+            .chain(pooling::DESCRIPTIONS)
             .chain(tokens::DESCRIPTIONS)
             .find(|(field, _)| *field == rest);
         if line.is_some() {

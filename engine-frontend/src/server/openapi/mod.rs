@@ -8,6 +8,7 @@ mod answers;
 mod anthropic;
 mod decisions;
 mod descriptions;
+mod pooling;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ pub(super) fn document() -> Value {
     let mut schemas = requests::schemas();
     schemas.extend(anthropic::schemas(&requests::chat()));
     schemas.extend(decisions::schemas());
+    schemas.extend(pooling::schemas());
     schemas.extend(tokens::schemas());
     schemas.extend(answers::schemas());
     descriptions::describe(&mut schemas);
@@ -52,7 +54,7 @@ pub(super) fn document() -> Value {
         "info": {
             "title": "Formwork",
             "version": protocol::BUILD_VERSION,
-            "description": "The OpenAI API with vLLM's fields, Anthropic's Messages API, and decisions. A field that can't be honoured is \
+            "description": "The OpenAI API with vLLM's fields, Anthropic's Messages API, decisions, embeddings and reranking. A field that can't be honoured is \
                             refused with 400 and its name.",
         },
         "paths": {
@@ -88,6 +90,22 @@ pub(super) fn document() -> Value {
                 "create_system_one_decision", "The same in the words of TypeSafe's System One API",
                 "SystemOneRequest", "SystemOneResponse", false,
             ),
+            "/v1/embeddings": post(
+                "create_embedding", "Embeddings of texts",
+                "EmbeddingRequest", "EmbeddingResponse", false,
+            ),
+            "/v1/score": post(
+                "create_score", "Scores of pairs of texts", "ScoreRequest", "ScoreResponse", false,
+            ),
+            "/score": post("score", "As /v1/score", "ScoreRequest", "ScoreResponse", false),
+            "/v1/rerank": post(
+                "create_rerank", "Documents sorted by how well they answer a query",
+                "RerankRequest", "RerankResponse", false,
+            ),
+            "/v2/rerank": post(
+                "rerank_v2", "As /v1/rerank", "RerankRequest", "RerankResponse", false,
+            ),
+            "/rerank": post("rerank", "As /v1/rerank", "RerankRequest", "RerankResponse", false),
             "/inference/v1/generate": post(
                 "generate", "Token ids in, token ids out", "GenerateRequest", "GenerateResponse", true,
             ),

@@ -1,13 +1,14 @@
 use serde_json::{Value, json};
 
 use super::descriptions::{self, ANSWERS, REQUESTS};
-use super::{anthropic, decisions, document, tokens};
+use super::{anthropic, decisions, document, pooling, tokens};
 use crate::anthropic::{AnthropicCountTokensRequest, AnthropicMessagesRequest};
 use crate::decisions::{OPENAI, SYSTEM_ONE};
 use crate::openai::{
     BatchChatCompletionRequest, ChatCompletionRequest, CheckRequest, CompletionRequest,
     DetokenizeRequest, ResponsesRequest, TokenGenerateRequest, TokenizeRequest,
 };
+use crate::pooling::{EmbeddingRequest, RerankRequest, ScoreRequest};
 
 fn properties(component: &str) -> Vec<String> {
     let pointer = format!("/components/schemas/{component}/properties");
@@ -26,6 +27,9 @@ fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)
         "BatchChatCompletionRequest" => {
             json!({"messages": [[{"role": "user", "content": "a"}]]})
         }
+        "EmbeddingRequest" => json!({"input": "a"}),
+        "ScoreRequest" => json!({"text_1": "a", "text_2": "b"}),
+        "RerankRequest" => json!({"query": "a", "documents": ["b"]}),
         "GenerateRequest" => json!({"token_ids": [1], "sampling_params": {}}),
         "SamplingParams" => json!({}),
         "DecisionRequest" => json!({"input": "a", "questions": [predicate]}),
@@ -48,6 +52,9 @@ fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)
             let body = json!({"token_ids": [1], "sampling_params": body});
             TokenGenerateRequest::from_json(body).err()
         }
+        "EmbeddingRequest" => EmbeddingRequest::from_json(body).err(),
+        "ScoreRequest" => ScoreRequest::from_json(body).err(),
+        "RerankRequest" => RerankRequest::from_json(body).err(),
         "DecisionRequest" => (OPENAI.read)(body).err(),
         "SystemOneRequest" => (SYSTEM_ONE.read)(body).err(),
         "CheckRequest" => CheckRequest::from_json(body).err(),
@@ -71,6 +78,9 @@ fn every_documented_field_is_known() {
         "DecisionRequest",
         "SystemOneRequest",
         "BatchChatCompletionRequest",
+        "EmbeddingRequest",
+        "ScoreRequest",
+        "RerankRequest",
         "GenerateRequest",
         "SamplingParams",
     ] {
@@ -168,6 +178,7 @@ fn every_field_is_described_and_every_description_is_used() {
         .chain(ANSWERS)
         .chain(anthropic::DESCRIPTIONS)
         .chain(decisions::DESCRIPTIONS)
+        .chain(pooling::DESCRIPTIONS)
         .chain(tokens::DESCRIPTIONS);
     let lines = lines.map(|(key, _)| *key);
     let unused: Vec<_> = lines.filter(|key| !used.contains(key)).collect();

@@ -145,3 +145,56 @@ fn long_lists_of_tokens_cost_no_more_than_their_bytes() {
         }
     }
 }
+
+/// Texts that are embedded or scored: many short ones, long ones that are cut, a query before each document.
+#[test]
+fn texts_to_embed_and_to_score_take_their_share() {
+    let many = vec!["a cat"; 2048];
+    let long = "cat ".repeat(50_000);
+    let embedded = [
+        (json!({"input": many}), 200),
+        (json!({"input": vec![vec![7; 60]; 2048]}), 200),
+        (
+            json!({"input": [long, long], "truncate_prompt_tokens": 8}),
+            200,
+        ),
+        (json!({"input": vec!["a"; 100_000]}), 400),
+        (json!({"input": vec![json!([1]); 100_000]}), 400),
+    ];
+    let pairs = [
+        (json!({"text_1": "a cat", "text_2": many}), 200),
+        (json!({"text_1": many, "text_2": many}), 200),
+        (
+            json!({"text_1": long, "text_2": many[..100], "truncate_prompt_tokens": -1}),
+            200,
+        ),
+        // Tokenizing all pairs would take minutes.
+        (
+            json!({"text_1": long, "text_2": many, "truncate_prompt_tokens": -1}),
+            400,
+        ),
+        (json!({"text_1": long, "text_2": many[..100]}), 400),
+    ];
+    for (model, path, cases) in [
+        ("bert_mean", "/v1/embeddings", &embedded),
+        ("bert_mean", "/v1/score", &pairs),
+        ("bert_reranker", "/v1/score", &pairs),
+    ] {
+        let folder = integration_tests::workspace()
+            .join("tests/data/pooling")
+            .join(model);
+        let folder = folder.to_str().unwrap();
+        let server = Server::start(&["--model", folder, "--num-blocks-override", "512"]);
+        // What a step needs is there afterwards.
+        for _ in 0..2 {
+            assert_eq!(server.post(path, &cases[0].0).status, 200);
+        }
+        for (body, right) in cases {
+            let (status, param) = checked(&server, path, body);
+            // A cosine needs no pairs: the long text is tokenized once.
+            let is_cosine = model == "bert_mean" && path == "/v1/score";
+            let is_right = status == *right || (is_cosine && status == 200);
+            assert!(is_right, "{model} {path}: {status} {param}");
+        }
+    }
+}

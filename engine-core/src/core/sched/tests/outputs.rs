@@ -1,6 +1,8 @@
 //! What the runner's answer does to the requests, and what each client hears.
 
-use protocol::{FinishReason, LogprobsLists, RequestErrorCode, ScoredPosition, TokenTrace};
+use protocol::{
+    FinishReason, LogprobsLists, PoolingParams, RequestErrorCode, ScoredPosition, TokenTrace,
+};
 
 use super::*;
 
@@ -72,6 +74,36 @@ fn a_scored_request_ends_with_its_scores_and_without_a_token() {
     assert_eq!(flat(scheduler.update_from_output(&output, answer)).len(), 1);
     scheduler.schedule();
     assert_idle(&scheduler);
+}
+
+#[test]
+fn a_pooled_request_ends_with_its_vector_and_without_a_token() {
+    let mut scheduler = scheduler(config(20, 4), 20);
+    for id in ["a", "b", "c"] {
+        let pooling_params = Some(PoolingParams::default());
+        let request = EngineCoreRequest {
+            pooling_params,
+            ..request(id, 9)
+        };
+        add(&mut scheduler, request);
+    }
+    let output = scheduler.schedule();
+    assert_eq!(trace(&output), "a:9 b:9 c:2");
+    let answer = ModelRunnerOutput {
+        // The second lacks one, the third isn't computed yet.
+        pooler_output: vec![Some(vec![0.5, 1.0]), None, None],
+        ..ModelRunnerOutput::empty(3)
+    };
+    let outputs = flat(scheduler.update_from_output(&output, answer));
+    let ends: Vec<_> = outputs
+        .iter()
+        .map(|o| (o.request_id.as_str(), o.finish_reason))
+        .collect();
+    let (stop, error) = (Some(FinishReason::Stop), Some(FinishReason::Error));
+    assert_eq!(ends, [("a", stop), ("b", error)]);
+    assert_eq!(outputs[0].pooling_output, Some(vec![0.5, 1.0]));
+    assert_eq!(outputs[0].new_token_ids, [] as [u32; 0]);
+    assert_eq!(running_ids(&scheduler), ["c"]);
 }
 
 #[test]

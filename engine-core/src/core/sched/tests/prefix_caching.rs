@@ -1,6 +1,6 @@
 //! What requests find of each other's prefixes.
 
-use protocol::{FinishReason, PrefixCacheStats, ScoredPosition};
+use protocol::{FinishReason, PoolingParams, PoolingType, PrefixCacheStats, ScoredPosition};
 
 use super::*;
 
@@ -49,6 +49,28 @@ fn what_is_scored_is_computed() {
     }
     // The token before the first position has to be computed for its logits.
     assert_eq!(trace(&scheduler.schedule()), "early:8 at block:8 last:4");
+}
+
+#[test]
+fn what_is_pooled_of_all_tokens_is_computed() {
+    let mut scheduler = scheduler(config(100, 4), 20);
+    run_to_first_token(&mut scheduler, shared("first", 12));
+    for (id, pooling_type) in [
+        ("last", PoolingType::Last),
+        ("cls", PoolingType::Cls),
+        ("mean", PoolingType::Mean),
+    ] {
+        let pooling_params = Some(PoolingParams {
+            pooling_type,
+            ..PoolingParams::default()
+        });
+        let request = EngineCoreRequest {
+            pooling_params,
+            ..shared(id, 12)
+        };
+        add(&mut scheduler, request);
+    }
+    assert_eq!(trace(&scheduler.schedule()), "last:4 cls:12 mean:12");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Requests and configurations that can't be served.
 
-use protocol::{FinishReason, RequestError, RequestErrorCode};
+use protocol::{FinishReason, PoolingParams, RequestError, RequestErrorCode};
 
 use super::*;
 
@@ -40,6 +40,14 @@ fn impossible_requests_are_refused() {
             "prompt_token_ids has 20 tokens: at most 19 leave room for 1 output token in \
              max_model_len 20"
         )
+    );
+    let pooled = |num_tokens| EngineCoreRequest {
+        pooling_params: Some(PoolingParams::default()),
+        ..request("pooled", num_tokens)
+    };
+    assert_eq!(
+        refused(&mut scheduler, pooled(21)),
+        validation_error("prompt_token_ids has 21 tokens: max_model_len is 20")
     );
     assert_eq!(
         refused(&mut scheduler, request("empty", 0)),

@@ -12,9 +12,11 @@ use std::ops::Range;
 
 use candle_core::{D, DType, Device, Tensor};
 
-use self::operations::{Linear, causal_mask, linear, rms_norm, softmax, to_bf16, to_f16, to_q8};
+use self::operations::{
+    Linear, activated, causal_mask, layer_norm, linear, rms_norm, softmax, to_bf16, to_f16, to_q8,
+};
 use self::routing::Routing;
-use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds};
+use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, LayerNorm, LmHead, StepNeeds};
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::rotary::RotaryTable;
@@ -381,6 +383,7 @@ impl Backend for CandleBackend {
             scale,
             softcap,
             window,
+            is_causal,
         } = scores;
         let mut outputs = Vec::new();
         for request in &self.step()?.requests {
@@ -401,7 +404,10 @@ impl Backend for CandleBackend {
                     .contiguous()?)
             };
             let (keys, values) = (gather(&cache.keys)?, gather(&cache.values)?);
-            let mask = causal_mask(rows, seq_len - rows, seq_len, window, &self.device)?;
+            let mask = match is_causal {
+                true => causal_mask(rows, seq_len - rows, seq_len, window, &self.device)?,
+                false => Tensor::zeros((rows, seq_len), DType::F32, &self.device)?,
+            };
             let mut scores = (queries.matmul(&keys.transpose(1, 2)?)? * f64::from(scale))?;
             if let Some(bound) = softcap {
                 let bound = f64::from(bound);
@@ -431,12 +437,7 @@ impl Backend for CandleBackend {
     ) -> Result<(), ModelError> {
         let width = gate_up.dim(1)? / 2;
         let gate = gate_up.narrow(1, 0, width)?;
-        let gate = match act {
-            HiddenAct::Silu => gate.silu()?,
-            // candle's `gelu` is the approximation with tanh.
-            HiddenAct::GeluTanh => gate.gelu()?,
-        };
-        *out = (gate * gate_up.narrow(1, width, width)?)?;
+        *out = (activated(act, &gate)? * gate_up.narrow(1, width, width)?)?;
         Ok(())
     }
 
@@ -501,6 +502,36 @@ impl Backend for CandleBackend {
     ) -> Result<(), ModelError> {
         let rows: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
         *to = from.index_select(&self.tensor(&rows)?, 0)?;
+        Ok(())
+    }
+
+    fn read_row(&mut self, x: &Tensor, row: usize, out: &mut [f32]) -> Result<(), ModelError> {
+        out.copy_from_slice(&x.narrow(0, row, 1)?.flatten_all()?.to_vec1::<f32>()?);
+        Ok(())
+    }
+
+    fn embed_rows(
+        &mut self,
+        table: &Linear,
+        ids: &[u32],
+        out: &mut Tensor,
+    ) -> Result<(), ModelError> {
+        *out = table.weight.index_select(&self.tensor(ids)?, 0)?;
+        Ok(())
+    }
+
+    fn add(&mut self, x: &mut Tensor, delta: &Tensor) -> Result<(), ModelError> {
+        *x = (&*x + delta)?;
+        Ok(())
+    }
+
+    fn layer_norm(&mut self, x: &mut Tensor, norm: &LayerNorm<Tensor>) -> Result<(), ModelError> {
+        *x = layer_norm(x, norm)?;
+        Ok(())
+    }
+
+    fn activate(&mut self, act: HiddenAct, x: &mut Tensor) -> Result<(), ModelError> {
+        *x = activated(act, x)?;
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 
 use candle_core::{D, DType, Device, Tensor};
 
+use crate::model_executor::backend::LayerNorm;
+use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 
 /// A weight `[out_features, in_features]` with its bias `[out_features]`.
@@ -14,6 +16,26 @@ pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor, 
     let mean = x.sqr()?.mean_keepdim(D::Minus1)?;
     let norm = (mean + f64::from(eps))?.sqrt()?;
     Ok(x.broadcast_div(&norm)?.broadcast_mul(weight)?)
+}
+
+pub(super) fn layer_norm(x: &Tensor, norm: &LayerNorm<Tensor>) -> Result<Tensor, ModelError> {
+    let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+    let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+    let deviation = (variance + f64::from(norm.eps))?.sqrt()?;
+    let normed = centred
+        .broadcast_div(&deviation)?
+        .broadcast_mul(&norm.weight)?;
+    Ok(normed.broadcast_add(&norm.bias)?)
+}
+
+pub(super) fn activated(act: HiddenAct, x: &Tensor) -> Result<Tensor, ModelError> {
+    Ok(match act {
+        HiddenAct::Silu => x.silu()?,
+        // candle's `gelu` is the approximation with tanh.
+        HiddenAct::GeluTanh => x.gelu()?,
+        HiddenAct::Gelu => x.gelu_erf()?,
+        HiddenAct::Relu => x.relu()?,
+    })
 }
 
 /// Rounded to bfloat16.

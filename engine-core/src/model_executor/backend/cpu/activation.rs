@@ -232,6 +232,26 @@ dispatch! {
     unsafe fn add_row(x: *mut f32, delta: *const f32, width: usize) = add_body
 }
 
+/// `x += delta`, by row.
+pub(crate) fn add(
+    pool: &ComputePool,
+    level: SimdLevel,
+    x: &mut Activation,
+    delta: &Activation,
+) -> Result<(), ModelError> {
+    let (rows, width, stride) = (x.rows, x.width, x.stride);
+    assert!(delta.width == width && delta.rows == rows, "shapes differ");
+    let x = SharedMut::new(x.as_mut_slice());
+    for_each_row(pool, rows, width, &|row, _| {
+        // SAFETY: each row belongs to one call; both hold `width` values.
+        unsafe {
+            let x = x.ptr(row * stride, width);
+            add_row(level, x, delta.row(row).as_ptr(), width);
+        }
+    })?;
+    Ok(())
+}
+
 /// `out = rms_norm(x)`, by row.
 pub(crate) fn rms_norm(
     pool: &ComputePool,

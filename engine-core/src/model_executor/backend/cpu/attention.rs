@@ -168,7 +168,11 @@ pub(crate) fn paged_attention<F: Format>(
     let heads = shape.num_kv_heads;
     let width = shape.group() * shape.head_dim;
     let window = scores.window.unwrap_or(usize::MAX);
-    scratch.split(pool.num_threads(), shape, batch.tiles, window);
+    match scores.is_causal {
+        true => scratch.split(pool.num_threads(), shape, batch.tiles, window),
+        // Only decoding has tiles of one row whose context is long.
+        false => scratch.split.clear(),
+    }
 
     let out_stride = out.stride();
     let out = SharedMut::new(out.as_mut_slice());

@@ -266,7 +266,10 @@ fn attention_reference(
         let query = &query[head * shape.head_dim..][..shape.head_dim];
         let keys = head / shape.group() * shape.head_dim;
         let values = shape.kv_width() + keys;
-        let visible = &history[first..=position];
+        let visible = match scores.is_causal {
+            true => &history[first..=position],
+            false => history,
+        };
         let weights: Vec<f64> = visible
             .iter()
             .map(|token| {
@@ -309,11 +312,18 @@ fn attention_matches_at_every_level_and_shape() {
                 num_kv_heads,
                 head_dim,
             };
-            for window in [None, Some(1), Some(16), Some(70)] {
+            for (window, is_causal) in [
+                (None, true),
+                (None, false),
+                (Some(1), true),
+                (Some(16), true),
+                (Some(70), true),
+            ] {
                 let scores = AttentionScores {
                     scale: 0.3,
                     softcap: (head_dim != 64).then_some(1.5),
                     window,
+                    is_causal,
                 };
                 attend::<F32>(level, shape, scores);
                 attend::<Bf16>(level, shape, scores);
@@ -394,6 +404,7 @@ fn stale_values<F: Format>() {
             scale: 0.25,
             softcap: Some(2.0),
             window: None,
+            is_causal: true,
         },
         &mut out,
     )

@@ -1,4 +1,4 @@
-//! Attention of one tile: causal, grouped queries, optionally within a sliding window.
+//! Attention of one tile: causal or not, grouped queries, optionally within a sliding window.
 //!
 //! It passes over the context in spans of 64 positions and keeps, per query, a running maximum,
 //! the sum of weights and the weighted sum of values (online softmax: Milakov and Gimelshein,
@@ -100,10 +100,19 @@ pub(crate) struct Context<'a, F: Format> {
 }
 
 impl<F: Format> Context<'_, F> {
-    /// The position after the tile's last row.
+    /// The position after the last one that any row sees.
     #[inline(always)]
     pub(super) fn end(&self) -> usize {
-        self.tile.first_position + self.tile.num_tokens
+        self.end_of_visible(self.tile.first_position + self.tile.num_tokens - 1)
+    }
+
+    /// The position after the last one that the query at `position` attends to.
+    #[inline(always)]
+    fn end_of_visible(&self, position: usize) -> usize {
+        match self.scores.is_causal {
+            true => position + 1,
+            false => self.tile.seq_len,
+        }
     }
 
     /// First position of the first span that any row sees.
@@ -271,7 +280,10 @@ unsafe fn attend_spans<F: Format>(
         for span in (first_span.max(part * PART)..end).step_by(SPAN) {
             // Tokens that see part of this span: not those before it, nor those whose window
             // begins after it. Both kinds stand at an end.
-            let first = span.saturating_sub(tile.first_position);
+            let first = match context.scores.is_causal {
+                true => span.saturating_sub(tile.first_position),
+                false => 0,
+            };
             let last = (first..tile.num_tokens)
                 .take_while(|token| {
                     context.first_visible(tile.first_position + token) < span + SPAN
@@ -336,7 +348,9 @@ unsafe fn attend_span<F: Format>(
     let position_of = |row: usize| tile.first_position + row / group;
     // What any of these rows sees of the span.
     let visible = context.first_visible(position_of(rows.start)).max(span)
-        ..(position_of(rows.end - 1) + 1).min(span + SPAN);
+        ..context
+            .end_of_visible(position_of(rows.end - 1))
+            .min(span + SPAN);
     let (first_row, count) = (rows.start, rows.len());
     // SAFETY: as in `attend_part`; only blocks that the table holds are read, since what is visible ends
     // with the sequence at the latest.
@@ -369,7 +383,7 @@ unsafe fn attend_span<F: Format>(
         for (row, seen) in seen.iter_mut().enumerate().take(count) {
             let position = position_of(first_row + row);
             *seen = context.first_visible(position).max(span) - span
-                ..(position + 1).min(span + SPAN) - span;
+                ..context.end_of_visible(position).min(span + SPAN) - span;
         }
         softmax_rows(
             level,

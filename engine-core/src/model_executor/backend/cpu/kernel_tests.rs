@@ -4,8 +4,9 @@ use super::activation::{self, Activation};
 use super::elementwise;
 use super::format::Format;
 use super::kv_cache;
+use super::layer_norm;
 use super::simd::SimdLevel;
-use crate::model_executor::backend::AttentionShape;
+use crate::model_executor::backend::{AttentionShape, LayerNorm};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
 
@@ -105,24 +106,44 @@ fn norms_and_silu_match_at_every_level() {
             }
 
             let gate_up = filled(9, 2 * width, &mut random);
-            for act in [HiddenAct::Silu, HiddenAct::GeluTanh] {
+            for act in ACTIVATIONS {
                 elementwise::act_and_mul(&pool, level, act, &gate_up, &mut out).unwrap();
                 for row in 0..9 {
                     for i in 0..width {
                         let (gate, up) = (gate_up.row(row)[i], gate_up.row(row)[width + i]);
-                        let gate = f64::from(gate);
-                        let expected = f64::from(up)
-                            * match act {
-                                HiddenAct::Silu => gate / (1.0 + (-gate).exp()),
-                                HiddenAct::GeluTanh => {
-                                    let root = (2.0 / std::f64::consts::PI).sqrt();
-                                    let u = root * (gate + 0.044715 * gate.powi(3));
-                                    gate / 2.0 * (1.0 + u.tanh())
-                                }
-                            };
+                        let expected = f64::from(up) * activated(act, gate.into());
                         let what = format!("{level:?} {act:?} {width}");
                         close(out.row(row)[i], expected, 1e-6, &what);
                     }
+                }
+                let mut x = filled(9, width, &mut random);
+                let before: Vec<Vec<f32>> = (0..9).map(|row| x.row(row).to_vec()).collect();
+                elementwise::activate(&pool, level, act, &mut x).unwrap();
+                for (row, before) in before.iter().enumerate() {
+                    for (found, before) in x.row(row).iter().zip(before) {
+                        let expected = activated(act, (*before).into());
+                        close(*found, expected, 1e-6, &format!("{level:?} {act:?}"));
+                    }
+                }
+            }
+
+            let mut x = filled(9, width, &mut random);
+            let before: Vec<Vec<f32>> = (0..9).map(|row| x.row(row).to_vec()).collect();
+            let norm = LayerNorm {
+                weight: weight.clone(),
+                bias: (0..width).map(|i| 0.1 * i as f32).collect(),
+                eps: 1e-5,
+            };
+            layer_norm::layer_norm(&pool, level, &mut x, &norm).unwrap();
+            for (row, before) in before.iter().enumerate() {
+                let before: Vec<f64> = before.iter().map(|v| f64::from(*v)).collect();
+                let mean = before.iter().sum::<f64>() / width as f64;
+                let variance = before.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
+                let deviation = (variance / width as f64 + 1e-5).sqrt();
+                for (i, found) in x.row(row).iter().enumerate() {
+                    let normed = (before[i] - mean) / deviation;
+                    let expected = normed * f64::from(norm.weight[i]) + f64::from(norm.bias[i]);
+                    close(*found, expected, 1e-5, &format!("{level:?} layer norm"));
                 }
             }
         }
@@ -201,4 +222,36 @@ fn levels_with_fused_multiply_add_give_the_same_bits() {
         results.push([bits(&gated), bits(&normed)]);
     }
     assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+const ACTIVATIONS: [HiddenAct; 4] = [
+    HiddenAct::Silu,
+    HiddenAct::GeluTanh,
+    HiddenAct::Gelu,
+    HiddenAct::Relu,
+];
+
+fn activated(act: HiddenAct, x: f64) -> f64 {
+    match act {
+        HiddenAct::Silu => x / (1.0 + (-x).exp()),
+        HiddenAct::GeluTanh => {
+            let root = (2.0 / std::f64::consts::PI).sqrt();
+            let u = root * (x + 0.044715 * x.powi(3));
+            x / 2.0 * (1.0 + u.tanh())
+        }
+        HiddenAct::Gelu => x / 2.0 * (1.0 + erf(x / 2.0_f64.sqrt())),
+        HiddenAct::Relu => x.max(0.0),
+    }
+}
+
+/// By its Taylor series, which is good to a few digits more than f32 has up to 4.
+fn erf(x: f64) -> f64 {
+    let mut term = x;
+    let mut sum = x;
+    for n in 1..100 {
+        let n = f64::from(n);
+        term *= -x * x / n;
+        sum += term / (2.0 * n + 1.0);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
 }

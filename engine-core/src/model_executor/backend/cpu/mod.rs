@@ -43,6 +43,7 @@ mod k_quants_tests;
 #[cfg(test)]
 mod kernel_tests;
 mod kv_cache;
+mod layer_norm;
 mod linear;
 #[cfg(test)]
 mod linear_tests;
@@ -97,7 +98,8 @@ pub(crate) use self::shared_weights::SharedWeights;
 use self::simd::{LANES, SimdLevel};
 pub(crate) use self::weight_cache::WeightCache;
 use super::{
-    AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds, not_reserved,
+    AttentionScores, AttentionShape, Backend, ExpertChoice, LayerNorm, LmHead, StepNeeds,
+    not_reserved,
 };
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
@@ -205,6 +207,29 @@ impl<F: Format> CpuBackend<F> {
     fn step(&self) -> Result<&StepBuffers, ModelError> {
         self.step.as_ref().ok_or_else(not_reserved)
     }
+}
+
+/// `out[t] = table[ids[t]] * scale`
+fn embed_rows(
+    pool: &ComputePool,
+    table: &PackedMatrix,
+    ids: &[u32],
+    scale: f32,
+    out: &mut Activation,
+) -> Result<(), ModelError> {
+    out.set_rows(ids.len())?;
+    let (width, stride) = (out.width(), out.stride());
+    assert!(table.in_features() == width, "widths differ");
+    let to = SharedMut::new(out.as_mut_slice());
+    for_each_row(pool, ids.len(), width, &|row, _| {
+        // SAFETY: each row belongs to one call.
+        let to = unsafe { std::slice::from_raw_parts_mut(to.ptr(row * stride, width), width) };
+        table.read_row(ids[row] as usize, to);
+        if scale != 1.0 {
+            to.iter_mut().for_each(|value| *value *= scale);
+        }
+    })?;
+    Ok(())
 }
 
 impl<F: Format> Backend for CpuBackend<F> {
@@ -358,20 +383,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         scale: f32,
         out: &mut Activation,
     ) -> Result<(), ModelError> {
-        let input_ids = &self.step()?.input_ids;
-        out.set_rows(input_ids.len())?;
-        let (width, stride) = (out.width(), out.stride());
-        assert!(table.in_features() == width, "widths differ");
-        let to = SharedMut::new(out.as_mut_slice());
-        for_each_row(&self.pool, input_ids.len(), width, &|row, _| {
-            // SAFETY: each row belongs to one call.
-            let to = unsafe { std::slice::from_raw_parts_mut(to.ptr(row * stride, width), width) };
-            table.read_row(input_ids[row] as usize, to);
-            if scale != 1.0 {
-                to.iter_mut().for_each(|value| *value *= scale);
-            }
-        })?;
-        Ok(())
+        embed_rows(&self.pool, table, &self.step()?.input_ids, scale, out)
     }
 
     fn linear(
@@ -584,6 +596,36 @@ impl<F: Format> Backend for CpuBackend<F> {
             copy[..width].copy_from_slice(from.row(row));
         }
         Ok(())
+    }
+
+    fn read_row(&mut self, x: &Activation, row: usize, out: &mut [f32]) -> Result<(), ModelError> {
+        out.copy_from_slice(x.row(row));
+        Ok(())
+    }
+
+    fn embed_rows(
+        &mut self,
+        table: &PackedMatrix,
+        ids: &[u32],
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        embed_rows(&self.pool, table, ids, 1.0, out)
+    }
+
+    fn add(&mut self, x: &mut Activation, delta: &Activation) -> Result<(), ModelError> {
+        activation::add(&self.pool, self.level, x, delta)
+    }
+
+    fn layer_norm(
+        &mut self,
+        x: &mut Activation,
+        norm: &LayerNorm<Vec<f32>>,
+    ) -> Result<(), ModelError> {
+        layer_norm::layer_norm(&self.pool, self.level, x, norm)
+    }
+
+    fn activate(&mut self, act: HiddenAct, x: &mut Activation) -> Result<(), ModelError> {
+        elementwise::activate(&self.pool, self.level, act, x)
     }
 
     fn lm_head(

@@ -18,6 +18,8 @@ pub(crate) struct QueryTile {
     pub(crate) num_tokens: usize,
     /// Position of the first row.
     pub(crate) first_position: usize,
+    /// Tokens of the request, this step's included.
+    pub(crate) seq_len: usize,
 }
 
 /// Cuts a batch into tiles, into room that exists.
@@ -36,6 +38,7 @@ pub(crate) fn cut_into_tiles(
                 first_row,
                 num_tokens: tokens_per_tile(shape).min(end - first_row),
                 first_position: *seq_len as usize - (end - first_row),
+                seq_len: *seq_len as usize,
             });
         }
     }

@@ -23,7 +23,8 @@ use self::graphs::Graphs;
 use self::mask_pool::{MaskPool, NUM_SLOTS};
 use self::step::Step;
 use super::{
-    AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds, not_reserved,
+    AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds, no_encoders,
+    not_reserved,
 };
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
@@ -499,6 +500,7 @@ impl Backend for CudaBackend {
         let act = match act {
             HiddenAct::Silu => Act::Silu,
             HiddenAct::GeluTanh => Act::GeluTanh,
+            HiddenAct::Gelu | HiddenAct::Relu => return Err(no_encoders()),
         };
         let (rows, width) = (out.rows, out.width);
         Ok(self
@@ -569,6 +571,11 @@ impl Backend for CudaBackend {
         let (from, width, chosen) = (&from.buffer, to.width, &step.chosen);
         let to = &mut to.buffer;
         Ok((self.device).gather_rows(from, from_rows, width, chosen, rows.len(), to)?)
+    }
+
+    fn read_row(&mut self, x: &Activation, row: usize, out: &mut [f32]) -> Result<(), ModelError> {
+        let offset = row * x.width * size_of::<f32>();
+        Ok(self.device.download(&x.buffer, offset, bytes_of_mut(out))?)
     }
 
     fn lm_head(
