@@ -42,6 +42,17 @@ pub enum DraftModelError {
         "speculative_config.method is draft_model, which runs on the processor alone so far: it must be ngram on a GPU"
     )]
     Device,
+    /// The model that is served generates no text, or the draft model doesn't.
+    #[error(
+        "speculative_config is given, but {model} generates no text, so nothing can be drafted {purpose}: leave it \
+         out, or name a model that generates"
+    )]
+    NoText {
+        /// Which model.
+        model: String,
+        /// What it is for.
+        purpose: &'static str,
+    },
 }
 
 /// Loads the draft model where one is configured; `None` otherwise.
@@ -76,6 +87,13 @@ pub(super) fn load_draft_model(
         model: name_of(&config.model),
         source: Box::new(source),
     })?;
+    if !draft.has_lm_head() {
+        return Err(DraftModelError::NoText {
+            model: draft.name().to_owned(),
+            purpose: "by it",
+        }
+        .into());
+    }
     match difference(&draft_tokenizer, tokenizer) {
         None => Ok(Some(draft)),
         Some(difference) => Err(DraftModelError::Vocabulary {

@@ -248,6 +248,13 @@ pub fn load_engine_core(
         },
     )?;
     let pooler = pooler_info(&model, model_config.runner);
+    if speculative_config.is_some() && pooler.runner == RunnerType::Pooling {
+        return Err(DraftModelError::NoText {
+            model: model.name().to_owned(),
+            purpose: "for it",
+        }
+        .into());
+    }
     let (scheduler_config, enable_prefix_caching) = match model.config().encoder {
         None => (scheduler_config.clone(), cache_config.enable_prefix_caching),
         // Every token attends to all of its text, which is in one step then and leaves nothing to others.

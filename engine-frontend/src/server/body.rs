@@ -15,7 +15,7 @@ use super::client::Client;
 use super::connections::BodyWait;
 use super::error::ApiError;
 use super::memory::Share;
-use super::parse::no_memory;
+use super::parse::{no_memory, take_memory};
 use crate::error::cut_short;
 
 /// Bytes that buy a client another second.
@@ -23,7 +23,7 @@ const BYTES_PER_SECOND: u64 = 64 << 10;
 /// Bytes that a body has room for from the first one on.
 const FIRST_ROOM: usize = 8 << 10;
 /// Bytes of a header in the table of its request, beside its name and value.
-const HEADER_BYTES: u64 = 128;
+const HEADER_BYTES: usize = 128;
 
 /// What a client may take for a body.
 #[derive(Debug, Clone, Copy)]
@@ -46,10 +46,7 @@ pub(super) async fn read_json<T: Send + 'static>(
     check_content_type(headers)?;
     check_content_encoding(headers)?;
     let mut share = client.share();
-    let of_headers = headers.len() as u64 * HEADER_BYTES;
-    if !share.grow(of_headers) {
-        return Err(no_memory(&share, of_headers));
-    }
+    take_memory(&mut share, headers.len() * HEADER_BYTES)?;
     let bytes = {
         let wait = client.connection.wait_for_body();
         read(headers, body, limits, &wait, &mut share).await?

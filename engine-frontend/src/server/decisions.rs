@@ -5,7 +5,7 @@ use axum::response::Response;
 
 use super::error::{ApiError, held_json};
 use super::handlers::{App, Call};
-use super::parse::no_memory;
+use super::parse::take_memory;
 use super::state::AppState;
 use crate::decisions::{self, DecisionApi};
 
@@ -31,10 +31,7 @@ async fn decide(app: &AppState, request: Request, api: DecisionApi) -> Result<Re
     let prepared = app.serving.prepare_decision(&questions, &call.context);
     let prepared = call.within_deadline(prepared).await?;
     // A question each may repeat a long text, which the body had once.
-    let num_bytes = prepared.num_bytes() as u64;
-    if !share.grow(num_bytes) {
-        return Err(no_memory(&share, num_bytes));
-    }
+    take_memory(&mut share, prepared.num_bytes())?;
     let decided = app.serving.decide(prepared, &call.context);
     let decided = call.within_deadline(decided).await?;
     let answer = (api.tell)(&questions, &decided, &app.serving.model_name());

@@ -20,7 +20,7 @@ use super::connections::Busy;
 use super::error::{ApiError, held_json, json as json_response};
 use super::memory::Share;
 use super::middleware::RequestId;
-use super::parse::no_memory;
+use super::parse::{no_memory, take_memory};
 use super::request_record::RequestRecord;
 use super::sse::{self, SseOptions, StreamGuards};
 use super::state::{AppState, LoadGuard, unix_time};
@@ -103,10 +103,7 @@ pub(super) async fn batch_chat_completions(
     if let Some(refusal) = call.count_answers(request.conversations.len()) {
         return Ok(refusal);
     }
-    let repeated = request.num_repeated_bytes() as u64;
-    if !share.grow(repeated) {
-        return Err(no_memory(&share, repeated));
-    }
+    take_memory(&mut share, request.num_repeated_bytes())?;
     call.apply_flags(&mut request.shared.common);
     app.serving.warn_of_unread_in_batch(&mut request);
     let warnings = call.warn(&request.shared.common.warnings);

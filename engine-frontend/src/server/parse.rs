@@ -45,10 +45,7 @@ impl BodyParser {
             drop(bytes);
             // Beside these stands what is made of them, for which the bytes' share is kept.
             share.body_bytes = bytes_len as u64;
-            let value_bytes = value_bytes as u64;
-            if !share.grow(value_bytes) {
-                return Err(no_memory(&share, value_bytes));
-            }
+            take_memory(&mut share, value_bytes)?;
             Ok((read(value)?, share))
         };
         if bytes.len() <= LARGE {
@@ -80,6 +77,17 @@ fn give_memory_back() {
     // SAFETY: it takes a number only, and may be called from any thread at any time.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Takes more memory into a request's share.
+///
+/// # Errors
+/// There is not so much.
+pub(super) fn take_memory(share: &mut Share, bytes: usize) -> Result<(), ApiError> {
+    match share.grow(bytes as u64) {
+        true => Ok(()),
+        false => Err(no_memory(share, bytes as u64)),
     }
 }
 

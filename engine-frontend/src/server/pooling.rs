@@ -5,7 +5,7 @@ use axum::response::Response;
 
 use super::error::{ApiError, held_json};
 use super::handlers::{App, Call};
-use super::parse::no_memory;
+use super::parse::take_memory;
 use crate::pooling::{EmbeddingRequest, RerankRequest, ScoreRequest};
 
 pub(super) const EMBEDDINGS: &str = "/v1/embeddings";
@@ -23,9 +23,7 @@ pub(super) async fn embeddings(State(app): App, request: Request) -> Result<Resp
     }
     let prepared = app.serving.prepare_embeddings(&mut request, &call.context);
     let prepared = call.within_deadline(prepared).await?;
-    if !share.grow(prepared.num_bytes() as u64) {
-        return Err(no_memory(&share));
-    }
+    take_memory(&mut share, prepared.num_bytes())?;
     let answer = (app.serving).create_embeddings(prepared, &request, &call.context);
     let answer = call.within_deadline(answer).await?;
     held_json(answer, share)
@@ -41,9 +39,7 @@ pub(super) async fn scores(State(app): App, request: Request) -> Result<Response
     let prepared = app.serving.prepare_scores(&request, &call.context);
     let prepared = call.within_deadline(prepared).await?;
     // A query may be repeated before each document, and the body had it once.
-    if !share.grow(prepared.num_bytes() as u64) {
-        return Err(no_memory(&share));
-    }
+    take_memory(&mut share, prepared.num_bytes())?;
     let answer = (app.serving).create_scores(prepared, &request, &call.context);
     let answer = call.within_deadline(answer).await?;
     held_json(answer, share)
@@ -58,9 +54,7 @@ pub(super) async fn rankings(State(app): App, request: Request) -> Result<Respon
     }
     let prepared = (app.serving).prepare_scores(&request.score, &call.context);
     let prepared = call.within_deadline(prepared).await?;
-    if !share.grow(prepared.num_bytes() as u64) {
-        return Err(no_memory(&share));
-    }
+    take_memory(&mut share, prepared.num_bytes())?;
     let answer = (app.serving).create_ranking(prepared, request, &call.context);
     let answer = call.within_deadline(answer).await?;
     held_json(answer, share)

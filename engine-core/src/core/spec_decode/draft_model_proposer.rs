@@ -170,6 +170,7 @@ impl DraftPass {
             .push(NewRequestData {
                 sampling_params: params,
                 scored_positions: Shared::default(),
+                pooling_params: None,
                 ..new.clone()
             });
         self.push_scheduled(&new.req_id, num_tokens - first, RequestMasks::Withheld);
@@ -336,7 +337,7 @@ mod tests {
         let step = pass.scheduler_output;
         let cached = step.scheduled_cached_reqs;
         assert_eq!(cached.req_ids, [second.clone(), first.clone()]);
-        assert_eq!(cached.resumed_req_ids, [first.clone()]);
+        assert_eq!(cached.resumed_req_ids, std::slice::from_ref(&first));
         assert_eq!(cached.new_block_ids, [vec![7], vec![8, 9]]);
         assert_eq!(cached.num_computed_tokens, [4, 2]);
         let scheduled: Vec<_> = step.num_scheduled_tokens.iter().collect();

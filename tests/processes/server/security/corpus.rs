@@ -192,6 +192,31 @@ const OF_SYSTEM_ONE: &[(&str, Shape)] = &[
     ("questions", NamedQuestions),
     ("questions", Object),
 ];
+const OF_EMBEDDINGS: &[(&str, Shape)] = &[
+    ("input", Text),
+    ("input", Strings),
+    ("input", Ids),
+    ("input", IdLists),
+    ("dimensions", Number),
+    ("encoding_format", Text),
+    ("truncate_prompt_tokens", Number),
+    ("user", Text),
+];
+const OF_SCORES: &[(&str, Shape)] = &[
+    ("text_1", Text),
+    ("text_1", Strings),
+    ("text_2", Text),
+    ("text_2", Strings),
+    ("truncate_prompt_tokens", Number),
+];
+const OF_RANKINGS: &[(&str, Shape)] = &[
+    ("query", Text),
+    ("documents", Strings),
+    ("documents", Strings),
+    ("documents", Nest),
+    ("top_n", Number),
+    ("return_documents", Flag),
+];
 const OF_DETOKENIZE: &[(&str, Shape)] = &[("tokens", Ids), ("tokens", Ids), ("model", Text)];
 
 const PATHS: &[&str] = &[
@@ -212,7 +237,7 @@ const PATHS: &[&str] = &[
 pub(super) fn case(number: u64, key: &str) -> Case {
     let mut random = Random::new(number);
     let random = &mut random;
-    match random.below(26) {
+    match random.below(27) {
         0..=6 => posted("/v1/completions", &[COMMON, OF_COMPLETIONS], key, random),
         7..=13 => posted("/v1/chat/completions", &[COMMON, OF_CHAT], key, random),
         14..=15 => posted("/v1/responses", &[COMMON, OF_RESPONSES], key, random),
@@ -232,6 +257,11 @@ pub(super) fn case(number: u64, key: &str) -> Case {
         },
         23 => posted("/v1/decisions", &[OF_DECISIONS], key, random),
         24 => posted("/v1/systemone", &[OF_SYSTEM_ONE], key, random),
+        25 => match number % 3 {
+            0 => posted("/v1/embeddings", &[OF_EMBEDDINGS], key, random),
+            1 => posted("/v1/score", &[OF_SCORES], key, random),
+            _ => posted("/v1/rerank", &[OF_RANKINGS], key, random),
+        },
         _ => odd_head(key, random),
     }
 }
@@ -263,6 +293,9 @@ fn base(path: &str, fields: &[&[(&str, Shape)]], random: &mut Random) -> Value {
         "/inference/v1/generate" => {
             json!({"token_ids": [1], "sampling_params": {"max_tokens": max_tokens}})
         }
+        "/v1/embeddings" => json!({"input": "Hi"}),
+        "/v1/score" => json!({"text_1": "Hi", "text_2": "Ho"}),
+        "/v1/rerank" => json!({"query": "Hi", "documents": ["Ho", "Ha"]}),
         "/detokenize" => json!({"tokens": [1]}),
         _ if fields == [OF_TOKENIZED_CHAT] => {
             json!({"messages": [{"role": "user", "content": "Hi"}]})
