@@ -284,15 +284,17 @@ fn an_unsupported_kind_is_refused_by_name() {
         *json.pointer_mut(path).unwrap() = value;
         load(&json).unwrap_err().to_string()
     };
-    for model in ["WordPiece", "Unigram", "WordLevel", "Other"] {
+    for model in ["WordLevel", "Other"] {
         assert_eq!(
             refused("/model/type", json!(model)),
-            format!("tokenizer.json: model.type {model:?} is not supported; supported: BPE")
+            format!(
+                "tokenizer.json: model.type {model:?} is not supported; supported: BPE, Unigram or WordPiece"
+            )
         );
     }
     for (decoder, named) in [
         (
-            json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
+            json!({"type": "WordPiece", "prefix": "@@", "cleanup": true}),
             "WordPiece",
         ),
         (json!({"type": "CTC"}), "CTC"),
@@ -311,8 +313,9 @@ fn an_unsupported_kind_is_refused_by_name() {
         ),
     ] {
         let error = refused("/decoder", decoder);
-        let start =
-            format!("tokenizer.json: decoder {named:?} is not supported; supported: ByteLevel, or");
+        let start = format!(
+            "tokenizer.json: decoder {named:?} is not supported; supported: ByteLevel, WordPiece, or"
+        );
         assert!(error.starts_with(&start), "{error}");
     }
     let mut json = llama2_style();
@@ -324,6 +327,39 @@ fn an_unsupported_kind_is_refused_by_name() {
     // What the library itself refuses.
     let error = refused("/model/merges", json!([["H", "nothing"]]));
     assert!(error.starts_with("tokenizer.json: "), "{error}");
+}
+
+#[test]
+fn two_texts_of_a_word_piece_have_types() {
+    let tokens = ["[UNK]", "[CLS]", "[SEP]", "a", "cat", "##s", "."];
+    let vocab: serde_json::Map<String, Value> = (tokens.iter().enumerate())
+        .map(|(id, token)| ((*token).to_owned(), json!(id)))
+        .collect();
+    let special = |token: &str, id: u32| json!({"id": token, "ids": [id], "tokens": [token]});
+    let text = |id: &str, type_id: u32| json!({"Sequence": {"id": id, "type_id": type_id}});
+    let mark = |id: &str, type_id: u32| json!({"SpecialToken": {"id": id, "type_id": type_id}});
+    let json = json!({
+        "version": "1.0", "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},
+        "padding": null, "added_tokens": [],
+        "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+            "strip_accents": null, "lowercase": true},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "TemplateProcessing",
+            "single": [mark("[CLS]", 0), text("A", 0), mark("[SEP]", 0)],
+            "pair": [mark("[CLS]", 0), text("A", 0), mark("[SEP]", 0), text("B", 1), mark("[SEP]", 1)],
+            "special_tokens": {"[CLS]": special("[CLS]", 1), "[SEP]": special("[SEP]", 2)}},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": vocab},
+    });
+    let tokenizer = load(&json).unwrap();
+    let ids = |text: &str| tokenizer.encode(text, true).unwrap();
+    // Nothing is cut, whatever the file says.
+    assert_eq!(ids("A cats."), [1, 3, 4, 5, 6, 2]);
+    let (pair, second) = tokenizer.encode_pair("cats", "a cat").unwrap();
+    assert_eq!(pair, [1, 4, 5, 2, 3, 4, 2]);
+    assert_eq!(second, Some(4));
+    assert_eq!(tokenizer.decode(&[3, 4, 5], false), "a cats");
 }
 
 #[test]
