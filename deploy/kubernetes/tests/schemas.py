@@ -21,7 +21,8 @@ import jsonschema
 import kubernetes_validate
 
 HERE = pathlib.Path(__file__).parent
-KUBERNETES = kubernetes_validate.latest_version()
+# The oldest version with all that we use, and the newest.
+OLDEST, NEWEST = "1.30.0", kubernetes_validate.latest_version()
 # Groups that crds.mjs has packages for.
 NPM_GROUPS = ("gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com")
 OWN_SCHEMAS = {
@@ -39,7 +40,7 @@ def package_folder(name):
 def kubernetes_definitions():
     """Every definition of Kubernetes, with none of other fields."""
     schemas = package_folder("kubernetes_validate") / "kubernetes-json-schema"
-    path = schemas / f"v{KUBERNETES}-local-strict" / "_definitions.json"
+    path = schemas / f"v{NEWEST}-local-strict" / "_definitions.json"
     return json.loads(path.read_text())["$defs"]
 
 
@@ -152,7 +153,8 @@ def problems(objects, modules):
             npm.append(place)
         else:
             try:
-                kubernetes_validate.validate(value, KUBERNETES, strict=True)
+                for version in (OLDEST, NEWEST):
+                    kubernetes_validate.validate(value, version, strict=True)
             except kubernetes_validate.ValidationError as error:
                 found[place] = str(error)
             except kubernetes_validate.SchemaNotFoundError:
