@@ -47,22 +47,80 @@ fn every_metric_of_the_dashboard_is_served() {
     }
 }
 
+/// Kubernetes' manifests that give flags to a server, as arguments or as variables, and their page.
+const MANIFESTS: [&str; 5] = [
+    "docs/kubernetes.md",
+    "deploy/kubernetes/base/deployment.yaml",
+    "deploy/kubernetes/components/gateway/deployment.yaml",
+    "deploy/kubernetes/components/model-claim/deployment.yaml",
+    "deploy/kubernetes/overlays/kserve/servingruntime.yaml",
+];
+
 #[test]
 fn every_flag_of_the_manifests_exists() {
     let known = flags(&["serve"]);
     let unit = read("deploy/systemd/formwork.service");
-    let deployment = read("deploy/kubernetes/deployment.yaml");
-    for text in [&unit, &deployment] {
-        let used: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("ExecStart=") || line.trim().starts_with("args:"))
-            .flat_map(|line| all("--[a-z0-9-]+", line))
-            .collect();
-        assert!(!used.is_empty());
-        for flag in used {
-            assert!(known.contains(flag), "{flag}");
+    let mut used = flags_of_commands(&unit);
+    assert!(!used.is_empty());
+    for path in MANIFESTS {
+        let manifest = read(path);
+        let variables = all("FORMWORK_[A-Z_]+", &manifest);
+        assert!(!variables.is_empty(), "{path}");
+        for variable in variables {
+            let name = variable.trim_start_matches("FORMWORK_").to_lowercase();
+            used.push(format!("--{}", name.replace('_', "-")));
         }
+        used.extend(flags_of_commands(&manifest));
     }
+    for flag in used {
+        assert!(known.contains(&flag), "{flag}");
+    }
+}
+
+/// The flags of the lines that start a server.
+fn flags_of_commands(text: &str) -> Vec<String> {
+    text.lines()
+        .filter(|line| line.starts_with("ExecStart=") || line.trim().starts_with("args:"))
+        .flat_map(|line| all("--[a-z0-9-]+", line))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Names and labels are those of the model server protocol of the Gateway API Inference Extension and of the llm-d
+/// router, for an engine of the type `vllm`. `vllm:lora_requests_info` is of servers with LoRA adapters.
+#[test]
+fn every_metric_of_the_endpoint_picker_is_served() {
+    let read_by_picker = BTreeSet::from([
+        "vllm:cache_config_info",
+        "vllm:kv_cache_usage_perc",
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+    ]);
+    let config = read("deploy/kubernetes/components/gateway/endpoint-picker-config.yaml");
+    let configured = all(r"(?m)Spec: vllm:[a-z_]+$", &config);
+    let configured: BTreeSet<&str> = configured
+        .iter()
+        .map(|line| line.trim_start_matches("Spec: "))
+        .collect();
+    assert_eq!(configured, read_by_picker);
+
+    let metrics = Server::shared().get("/metrics").body;
+    for name in read_by_picker {
+        let kind = format!("# TYPE {name} gauge");
+        assert!(metrics.lines().any(|line| line == kind), "{kind}");
+        let samples = metrics
+            .lines()
+            .filter(|line| line.starts_with(&format!("{name}{{")));
+        assert_eq!(samples.count(), 1, "{name}");
+    }
+    let is_read = |label: &str| {
+        let sample = format!(r#"(?m)^vllm:cache_config_info\{{.*\b{label}="[1-9][0-9]*".*\}} 1$"#);
+        !all(&sample, &metrics).is_empty()
+    };
+    assert!(
+        is_read("block_size") && is_read("num_gpu_blocks"),
+        "{metrics}"
+    );
 }
 
 /// The last column of the tables is what Formwork has; where it says "the same", the first one is.

@@ -1,0 +1,320 @@
+"""What `deploy/kubernetes` and the manifests of docs/kubernetes.md say is valid and fits together.
+
+Run by validate.sh, which has the packages. NODE_MODULES is the folder with node_modules in it, KUBECTL the program.
+"""
+
+import copy
+import os
+import pathlib
+import re
+import subprocess
+import unittest
+
+import yaml
+
+import schemas
+
+DEPLOY = pathlib.Path(__file__).parent.parent
+DOCS = DEPLOY.parent.parent / "docs" / "kubernetes.md"
+MODULES = os.environ["NODE_MODULES"]
+KUBECTL = os.environ["KUBECTL"]
+# LAST_WORDS of engine-frontend/src/server/run.rs: seconds that connections may take to send what is finished.
+LAST_WORDS = 5
+FOLDERS = ["base", *sorted(f"overlays/{path.name}" for path in (DEPLOY / "overlays").iterdir())]
+
+
+def render(folder):
+    """The objects that kustomize makes of a folder."""
+    run = subprocess.run([KUBECTL, "kustomize", folder], capture_output=True, text=True, check=False)
+    if run.returncode != 0 or run.stderr:
+        raise AssertionError(f"{folder}: {run.stderr}")
+    return list(yaml.safe_load_all(run.stdout))
+
+
+RENDERED = {folder: render(DEPLOY / folder) for folder in FOLDERS}
+
+
+def of_kind(objects, kind, name=None):
+    return [o for o in objects if o["kind"] == kind and name in (None, o["metadata"]["name"])]
+
+
+def one(objects, kind, name="formwork"):
+    found = of_kind(objects, kind, name)
+    assert len(found) == 1, f"{len(found)} {kind} {name}"
+    return found[0]
+
+
+def selects(selector, labels):
+    return bool(selector) and selector.items() <= labels.items()
+
+
+def pod_specs(objects):
+    """Name, pod's labels and pod's specification of all that runs, KServe's runtime with its service's part."""
+    for deployment in of_kind(objects, "Deployment"):
+        template = deployment["spec"]["template"]
+        yield deployment["metadata"]["name"], template["metadata"]["labels"], template["spec"]
+    for runtime in of_kind(objects, "ServingRuntime"):
+        predictor = one(objects, "InferenceService")["spec"]["predictor"]
+        grace = predictor["terminationGracePeriodSeconds"]
+        yield "kserve", {}, {**runtime["spec"], "terminationGracePeriodSeconds": grace}
+
+
+def flags(container):
+    """The flags of a container's arguments and variables, as a dictionary."""
+    args = container["args"]
+    assert args[0] == "serve", args
+    found = {
+        name.removeprefix("--"): "true" if value is None or value.startswith("--") else value
+        for name, value in zip(args, args[1:] + [None])
+        if name.startswith("--")
+    }
+    for variable in container["env"]:
+        name = variable["name"].removeprefix("FORMWORK_").lower().replace("_", "-")
+        found[name] = variable.get("value", variable.get("valueFrom"))
+    return found
+
+
+def ports_of(container):
+    """Port by name and by number."""
+    ports = container.get("ports", [])
+    by_number = {port["containerPort"]: port["containerPort"] for port in ports}
+    return by_number | {port["name"]: port["containerPort"] for port in ports if "name" in port}
+
+
+def in_each_folder(test):
+    """Runs a test with the objects of each folder."""
+
+    def run(self):
+        for folder, objects in RENDERED.items():
+            with self.subTest(folder):
+                test(self, objects)
+
+    return run
+
+
+class Valid(unittest.TestCase):
+    """By the schemas."""
+
+    def test_every_object_is_valid(self):
+        for folder, objects in RENDERED.items():
+            for value, problem in zip(objects, schemas.problems(objects, MODULES)):
+                self.assertIsNone(problem, f"{folder}: {value['kind']}")
+
+    def test_the_endpoint_pickers_file_is_valid(self):
+        path = DEPLOY / "components" / "gateway" / "endpoint-picker-config.yaml"
+        config = yaml.safe_load(path.read_text())
+        self.assertEqual(schemas.problems([config], MODULES), [None])
+        declared = {plugin.get("name", plugin["type"]) for plugin in config["plugins"]}
+        for profile in config["schedulingProfiles"]:
+            for plugin in profile["plugins"]:
+                self.assertIn(plugin["pluginRef"], declared)
+
+    def test_every_manifest_of_the_documentation_is_valid(self):
+        blocks = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.S)
+        objects = [o for block in blocks for o in yaml.safe_load_all(block)]
+        kinds = [o["kind"] for o in objects]
+        self.assertGreaterEqual(len(kinds), 3, kinds)
+        # kustomize's own files are checked by rendering.
+        objects = [o for o in objects if o["kind"] not in ("Kustomization", "Component")]
+        for value, problem in zip(objects, schemas.problems(objects, MODULES)):
+            self.assertIsNone(problem, f"{DOCS.name}: {value['kind']}")
+
+    def test_the_overlay_of_the_documentation_renders(self):
+        blocks = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.S)
+        files = [block for block in blocks if "kind: Kustomization" in block]
+        self.assertTrue(files)
+        for text in files:
+            folder = DEPLOY / "overlays" / f".of-the-documentation-{os.getpid()}"
+            folder.mkdir()
+            try:
+                (folder / "kustomization.yaml").write_text(text)
+                objects = render(folder)
+            finally:
+                (folder / "kustomization.yaml").unlink()
+                folder.rmdir()
+            self.assertEqual(set(schemas.problems(objects, MODULES)), {None})
+
+    def test_wrong_objects_are_refused(self):
+        """A field more and a value of another type, in each kind."""
+        seen = {}
+        for objects in RENDERED.values():
+            for value in objects:
+                seen.setdefault(value["kind"], value)
+        config = yaml.safe_load((DEPLOY / "components/gateway/endpoint-picker-config.yaml").read_text())
+        seen[config["kind"]] = config
+        wrong = []
+        for kind, value in seen.items():
+            body = "spec" if "spec" in value else None
+            for field, to in [("formwrok", 1)] + ([(body, "text")] if body else []):
+                other = copy.deepcopy(value)
+                target = other[body] if body and field == "formwrok" else other
+                target[field] = to
+                wrong.append((f"{kind}: {field}", other))
+            wrong.append((f"{kind}: a kind that isn't there", {**value, "kind": "Formwrok"}))
+
+        def change(kind, path, to):
+            other = copy.deepcopy(seen[kind])
+            target = other
+            for step in path[:-1]:
+                target = target[step]
+            target[path[-1]] = to
+            wrong.append((f"{kind}: {path}", other))
+
+        container = ["spec", "template", "spec", "containers", 0]
+        change("Deployment", [*container, "livenessProbe", "httpGet", "pfad"], "/")
+        change("Deployment", [*container, "lifecycle", "preStop", "sleep"], {"seconds": "five"})
+        change("ScaledObject", ["spec", "triggers", 0, "querry"], "x")
+        change("ScaledObject", ["spec", "fallback", "behavior"], "guess")
+        change("HTTPRoute", ["spec", "rules", 0, "timeouts", "request"], "soon")
+        change("InferencePool", ["spec", "endpointPickerRef", "failureMode"], "Fail")
+        change("InferencePool", ["spec", "targetPorts"], [{"number": 65536}])
+        change("ServingRuntime", ["spec", "containers", 0, "readinessProbe", "httpget"], {})
+        change("ServingRuntime", ["spec", "containers"], None)
+        change("InferenceService", ["spec", "predictor", "model", "storageURI"], "pvc://x")
+        change("InferenceService", ["spec", "predictor", "autoScaling", "metrics", 0, "external", "metric", "url"], "x")
+        change("EndpointPickerConfig", ["plugins", 0, "parameters", "port"], 8001)
+        for (what, _), problem in zip(wrong, schemas.problems([value for _, value in wrong], MODULES)):
+            self.assertIsNotNone(problem, what)
+
+
+class FitsTogether(unittest.TestCase):
+    """What no schema sees: names, labels, ports and times that must agree between objects."""
+
+    @in_each_folder
+    def test_selectors_select_the_pods(self, objects):
+        labels = {name: labels for name, labels, _ in pod_specs(objects)}
+        for deployment in of_kind(objects, "Deployment"):
+            selector = deployment["spec"]["selector"]["matchLabels"]
+            self.assertTrue(selects(selector, labels[deployment["metadata"]["name"]]))
+        others = [
+            (o, o["spec"].get("selector") or o["spec"]["podSelector"])
+            for kind in ("Service", "PodDisruptionBudget", "NetworkPolicy", "InferencePool")
+            for o in of_kind(objects, kind)
+        ]
+        for value, selector in others:
+            selector = selector.get("matchLabels", selector)
+            selected = [name for name, pod in labels.items() if selects(selector, pod)]
+            self.assertEqual(selected, [value["metadata"]["name"]], value["kind"])
+        for monitor in of_kind(objects, "ServiceMonitor"):
+            service = one(objects, "Service")
+            self.assertTrue(selects(monitor["spec"]["selector"]["matchLabels"], service["metadata"]["labels"]))
+            ports = {port["name"] for port in service["spec"]["ports"]}
+            for endpoint in monitor["spec"]["endpoints"]:
+                self.assertIn(endpoint["port"], ports)
+
+    @in_each_folder
+    def test_ports_exist(self, objects):
+        containers = {name: spec["containers"][0] for name, _, spec in pod_specs(objects)}
+        for container in containers.values():
+            ports = ports_of(container)
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                for how in ("httpGet", "grpc"):
+                    port = container.get(probe, {}).get(how, {}).get("port")
+                    self.assertIn(port, [None, *ports], probe)
+        for service in of_kind(objects, "Service"):
+            ports = ports_of(containers[service["metadata"]["name"]])
+            for port in service["spec"]["ports"]:
+                self.assertEqual(ports[port["targetPort"]], port["port"])
+        for policy in of_kind(objects, "NetworkPolicy"):
+            ports = ports_of(containers[policy["metadata"]["name"]])
+            for rule in policy["spec"]["ingress"]:
+                for port in rule["ports"]:
+                    self.assertIn(port["port"], ports)
+        for pool in of_kind(objects, "InferencePool"):
+            for port in pool["spec"]["targetPorts"]:
+                self.assertIn(port["number"], ports_of(containers["formwork"]))
+            picker = pool["spec"]["endpointPickerRef"]
+            service = one(objects, "Service", picker["name"])
+            self.assertIn(picker["port"]["number"], [port["port"] for port in service["spec"]["ports"]])
+
+    @in_each_folder
+    def test_the_server_listens_where_the_pod_says(self, objects):
+        for name, _, spec in pod_specs(objects):
+            if name == "formwork-endpoint-picker":
+                continue
+            container = spec["containers"][0]
+            given = flags(container)
+            listens = {int(given.get("port", 8000)): given["host"]}
+            if "management-port" in given:
+                listens[int(given["management-port"])] = given["management-host"]
+            declared = {port["containerPort"] for port in container["ports"]}
+            self.assertEqual(set(listens), declared)
+            self.assertEqual(set(listens.values()), {"0.0.0.0"})
+            # Without its own port /metrics is where requests are, where it would ask for a key.
+            self.assertNotEqual("management-port" in given, given.get("open-routes") == "true")
+
+    @in_each_folder
+    def test_pods_have_time_to_drain(self, objects):
+        for name, _, spec in pod_specs(objects):
+            container = spec["containers"][0]
+            before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+            drain = 120
+            if name != "formwork-endpoint-picker":
+                drain = int(flags(container)["shutdown-timeout"])
+                self.assertGreater(drain, 0)
+            self.assertGreater(spec["terminationGracePeriodSeconds"], before + drain + LAST_WORDS, name)
+
+    @in_each_folder
+    def test_pods_are_confined(self, objects):
+        for name, _, spec in pod_specs(objects):
+            container = spec["containers"][0]
+            security = {**spec.get("securityContext", {}), **container["securityContext"]}
+            self.assertTrue(security["runAsNonRoot"], name)
+            self.assertGreater(security["runAsUser"], 0)
+            self.assertEqual(security["seccompProfile"], {"type": "RuntimeDefault"})
+            self.assertFalse(security["allowPrivilegeEscalation"])
+            self.assertTrue(security["readOnlyRootFilesystem"])
+            self.assertEqual(security["capabilities"], {"drop": ["ALL"]})
+            self.assertEqual(len(spec["containers"]), 1)
+
+    @in_each_folder
+    def test_what_is_referred_to_is_there(self, objects):
+        for name, _, spec in pod_specs(objects):
+            container = spec["containers"][0]
+            volumes = {volume["name"]: volume for volume in spec["volumes"]}
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            self.assertEqual(set(volumes), mounted, name)
+            if "serviceAccountName" in spec:
+                one(objects, "ServiceAccount", spec["serviceAccountName"])
+            for volume in volumes.values():
+                self.assertEqual(len(volume), 2, volume)
+                if "persistentVolumeClaim" in volume:
+                    one(objects, "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
+                if "configMap" in volume:
+                    one(objects, "ConfigMap", volume["configMap"]["name"])
+        for scaled in of_kind(objects, "ScaledObject"):
+            target = one(objects, "Deployment", scaled["spec"]["scaleTargetRef"]["name"])
+            self.assertNotIn("replicas", target["spec"])
+        for route in of_kind(objects, "HTTPRoute"):
+            for rule in route["spec"]["rules"]:
+                # With open routes the gateway must not lead to /metrics.
+                self.assertEqual([match["path"]["value"] for match in rule["matches"]], ["/v1"])
+                for backend in rule["backendRefs"]:
+                    one(objects, backend["kind"], backend["name"])
+        for binding in of_kind(objects, "RoleBinding"):
+            one(objects, "Role", binding["roleRef"]["name"])
+            for subject in binding["subjects"]:
+                one(objects, subject["kind"], subject["name"])
+        for service in of_kind(objects, "InferenceService"):
+            model = service["spec"]["predictor"]["model"]
+            runtime = one(objects, "ServingRuntime", model["runtime"])
+            formats = [supported["name"] for supported in runtime["spec"]["supportedModelFormats"]]
+            self.assertIn(model["modelFormat"]["name"], formats)
+
+    def test_the_picker_is_told_its_pool_and_its_file(self):
+        for folder in ("overlays/gateway", "overlays/ten-machines"):
+            objects = RENDERED[folder]
+            picker = one(objects, "Deployment", "formwork-endpoint-picker")["spec"]["template"]["spec"]
+            args = dict(arg.removeprefix("--").split("=") for arg in picker["containers"][0]["args"])
+            pool = one(objects, "InferencePool", args["pool-name"])
+            self.assertEqual(pool["apiVersion"].split("/")[0], args["pool-group"])
+            mount = picker["containers"][0]["volumeMounts"][0]["mountPath"]
+            folder, file = args["config-file"].rsplit("/", 1)
+            self.assertEqual(folder, mount)
+            self.assertIn(file, one(objects, "ConfigMap", picker["volumes"][0]["configMap"]["name"])["data"])
+            labels = one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+            self.assertEqual(labels["llm-d.ai/engine-type"], "vllm")
+
+
+if __name__ == "__main__":
+    unittest.main()
