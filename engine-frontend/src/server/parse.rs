@@ -278,7 +278,8 @@ mod tests {
         assert_eq!(run("[1, 2]").await, Ok(6 + 3 * value + 16));
         assert_eq!(run(&format!("{:900}", 1)).await, Ok(900 + value));
         assert_eq!(run("\"abc\"").await, Ok(5 + value + 32));
-        assert_eq!(run(&format!("[0{}]", ",0".repeat(199))).await, Err(503));
+        // Beyond all that there is, and beyond what others leave.
+        assert_eq!(run(&format!("[0{}]", ",0".repeat(199))).await, Err(400));
         let mut others = budget.share(&connection);
         assert!(others.grow(7900));
         assert_eq!(run("[1, 2]").await, Err(503));
