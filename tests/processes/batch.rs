@@ -227,8 +227,7 @@ fn bad_lines_become_error_lines() {
         "[]".to_owned(),
         json!({"custom_id": "d", "method": "GET", "url": "/v1/completions", "body": {}})
             .to_string(),
-        json!({"custom_id": "e", "method": "POST", "url": "/v1/embeddings", "body": {}})
-            .to_string(),
+        json!({"custom_id": "e", "method": "POST", "url": "/v1/images", "body": {}}).to_string(),
         chat(json!({"messages": messages, "temperature": 9})),
         chat(json!({"messages": messages, "response_format": {"type": "jsn"}})),
         chat(json!({"messages": messages, "guided_json": {"type": "objekt"}})),
@@ -261,7 +260,7 @@ fn bad_lines_become_error_lines() {
         (1, "line 2"),
         (2, "line 4"),
         (3, "GET"),
-        (4, "/v1/embeddings"),
+        (4, "/v1/images"),
         (5, "temperature"),
         (6, "response_format"),
         (7, "guided_json"),
