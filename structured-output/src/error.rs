@@ -169,7 +169,8 @@ pub enum MatcherError {
         /// The limit.
         max: u64,
     },
-    /// The work of one call takes more memory than its limit, also in memory of the grammar's own. Known only where the program's allocator is
+    /// The work of one call takes more memory than its limit. A matcher that could go on in other memory fails with
+    /// [`StatesExhausted`](Self::StatesExhausted) instead. Known only where the program's allocator is
     /// [`MeteredAllocator`](crate::MeteredAllocator).
     #[error("the grammar needs more than {max} bytes here (limit `max_mask_bytes`)")]
     BytesExhausted {

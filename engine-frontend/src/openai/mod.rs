@@ -59,6 +59,7 @@ pub use logprobs::{
     CompletionLogProbs,
 };
 pub(crate) use reasoning_effort::REASONING_EFFORTS;
+pub(crate) use request::check_names;
 pub use request::{CommonFields, StreamOptions};
 pub use responses::ResponsesRequest;
 pub use serving::{ChatSettings, OpenAIServing, RequestContext};

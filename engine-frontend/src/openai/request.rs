@@ -210,32 +210,7 @@ impl CommonFields {
                 format!("stop must hold at most {MAX_STOP_STRINGS} strings"),
             ));
         }
-        if let Some(id) = &self.request_id
-            && !is_request_id(id)
-        {
-            // As JSON, in which line ends show.
-            let message = format!(
-                "request_id must have 1 to {MAX_REQUEST_ID_CHARS} characters of printable ASCII, or \
-                 be absent, got {}",
-                cut_short(&json!(id).to_string())
-            );
-            return Err(ValidationError::field("request_id", json!(id), message));
-        }
-        if let Some(salt) = &self.cache_salt
-            && (salt.is_empty()
-                || salt.chars().count() > MAX_CACHE_SALT_CHARS
-                || salt.contains(['@', '/', '\\', '\0']))
-        {
-            return Err(ValidationError::field(
-                "cache_salt",
-                salt,
-                format!(
-                    "cache_salt must have 1 to {MAX_CACHE_SALT_CHARS} characters, none of \
-                     them @, /, \\ or NUL"
-                ),
-            ));
-        }
-        Ok(())
+        check_names(self.request_id.as_deref(), self.cache_salt.as_deref())
     }
 
     /// The engine's request for one prompt. `max_tokens` is the limit that the request or its
@@ -543,4 +518,40 @@ fn take_repetition_detection(
             _ => required("min_count")?,
         },
     }))
+}
+
+/// Checks the names that a client may give a request and its share of the prefix cache. Every answer carries them.
+///
+/// # Errors
+/// One is empty, too long, or has characters that it can't have.
+pub(crate) fn check_names(
+    request_id: Option<&str>,
+    cache_salt: Option<&str>,
+) -> Result<(), ValidationError> {
+    if let Some(id) = request_id
+        && !is_request_id(id)
+    {
+        // As JSON, in which line ends show.
+        let message = format!(
+            "request_id must have 1 to {MAX_REQUEST_ID_CHARS} characters of printable ASCII, or \
+             be absent, got {}",
+            cut_short(&json!(id).to_string())
+        );
+        return Err(ValidationError::field("request_id", json!(id), message));
+    }
+    if let Some(salt) = cache_salt
+        && (salt.is_empty()
+            || salt.chars().count() > MAX_CACHE_SALT_CHARS
+            || salt.contains(['@', '/', '\\', '\0']))
+    {
+        return Err(ValidationError::field(
+            "cache_salt",
+            salt,
+            format!(
+                "cache_salt must have 1 to {MAX_CACHE_SALT_CHARS} characters, none of \
+                 them @, /, \\ or NUL"
+            ),
+        ));
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::MAX_INPUTS;
 use crate::error::{ValidationError, cut_short};
 use crate::json_problem::number_text;
-use crate::openai::{Fields, UsageInfo};
+use crate::openai::{Fields, UsageInfo, check_names};
 
 /// A request for embeddings.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,13 +78,15 @@ impl PromptOptions {
         }
         let instead = "what is too long is cut at its end; leave it out";
         fields.refuse_unless("truncation_side", instead, |side| side == "right")?;
-        Ok(Self {
+        let options = Self {
             truncate_prompt_tokens,
             add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(true),
             request_id: fields.take("request_id")?,
             priority: fields.take("priority")?.unwrap_or(0),
             cache_salt: fields.take("cache_salt")?,
-        })
+        };
+        check_names(options.request_id.as_deref(), options.cache_salt.as_deref())?;
+        Ok(options)
     }
 }
 

@@ -336,7 +336,9 @@ impl Job<'_> {
             let states = automaton.num_states() - before.0;
             let num_asked = (automaton.num_asked() - num_asked) as usize;
             num_known = num_asked.saturating_sub(states);
-            (result, states, automaton.state_bytes() - before.1)
+            // Some of it may have been forgotten.
+            let bytes = automaton.state_bytes().saturating_sub(before.1);
+            (result, states, bytes)
         });
         self.states += states;
         self.bytes += bytes;

@@ -101,8 +101,10 @@ impl Allowance {
 
     /// Takes some bytes.
     pub(super) fn spend_bytes(&self, bytes: usize) {
-        let left = self.bytes_left().saturating_sub(bytes);
-        self.bytes_left.store(left, Ordering::Relaxed);
+        if self.is_bounded() {
+            let left = self.bytes_left().saturating_sub(bytes);
+            self.bytes_left.store(left, Ordering::Relaxed);
+        }
     }
 }
 

@@ -24,7 +24,6 @@ use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
 use crate::lexical::{Fuel, Lack, OutOfFuel};
 use crate::mask::Mask;
-use crate::metered::MeteredAllocator;
 use crate::options::{CompilerOptions, Limits};
 pub(crate) use allowance::Allowance;
 use ready::{Answers, ReadyAnswers};
@@ -459,7 +458,6 @@ impl Engine {
         let allowed_bytes = before.saturating_add(allowance.bytes_left());
         fuel.limit_bytes(max_bytes.min(allowed_bytes));
         fuel.limit_thread_bytes(allowance.bytes_left().min(self.max_call_bytes));
-        let thread_bytes = MeteredAllocator::thread_bytes();
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());
         if let Some(bound) = fuel.beyond() {
@@ -475,12 +473,9 @@ impl Engine {
             Some(Lack::Thread) => allowance.bytes_left() <= self.max_call_bytes,
             None => false,
         };
-        let taken = MeteredAllocator::thread_bytes().saturating_sub(thread_bytes);
         allowance.spend_bytes(match was_bound {
             true => usize::MAX,
-            false => after
-                .saturating_sub(before)
-                .max(usize::try_from(taken).unwrap_or(0)),
+            false => after.saturating_sub(before),
         });
         if automaton.take_item_excess() {
             return Err(MatcherError::ItemsExhausted {
@@ -494,9 +489,9 @@ impl Engine {
         }
         automaton.drop_some_forgotten(self.shares.masks);
         if answer.is_err() && fuel.lacks() == Some(Lack::Thread) && !was_bound {
-            // Tables that grow are made anew, by whoever comes then: only alone, or where a compilation looks
-            // whether it was alone, is it known whose they are.
-            return Err(match self.is_own() || allowance.is_bounded() {
+            // Tables that grow are made anew, by whoever comes then. A compilation looks whether that was it; a
+            // matcher goes on in other memory, and ends where that is no help.
+            return Err(match allowance.is_bounded() {
                 true => MatcherError::BytesExhausted {
                     max: self.max_call_bytes,
                 },

@@ -7,6 +7,10 @@ use super::ecma::{self, Dialect};
 use super::syntax::{Ast, Node, NodeId, NodeKind, RegexError, RegexLimits};
 use crate::lexical::UNBOUNDED;
 
+/// Ranges of characters of all classes in a pattern. `\w` has some 760, of 8 bytes each and several times over until it
+/// is translated: 650 of them.
+const MAX_RANGES: usize = 500_000;
+
 /// Flags that hold at a place of the pattern.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flags {
@@ -56,6 +60,8 @@ pub(super) struct Parser<'a> {
     pub(super) flags: Flags,
     limits: RegexLimits,
     ast: Ast,
+    /// Ranges of the classes in it.
+    num_ranges: usize,
 }
 
 /// Parses a pattern of a dialect.
@@ -74,6 +80,7 @@ pub(crate) fn parse(
         flags: Flags::default(),
         limits,
         ast: Ast::default(),
+        num_ranges: 0,
     };
     parser.run()?;
     Ok(parser.ast)
@@ -122,6 +129,22 @@ impl<'a> Parser<'a> {
     }
 
     fn push(&mut self, offset: usize, kind: NodeKind) -> Result<NodeId, RegexError> {
+        let num_ranges = match &kind {
+            NodeKind::Class(class) | NodeKind::WordBoundary { word: class, .. } => {
+                class.ranges().len()
+            }
+            _ => 0,
+        };
+        self.num_ranges += num_ranges;
+        if self.num_ranges > MAX_RANGES {
+            return Err(RegexError::new(
+                offset,
+                format!(
+                    "the pattern's classes, such as `\\w` and `\\p{{L}}`, have more than {MAX_RANGES} ranges of \
+                     characters together: write some of them once, or with `[a-z]`"
+                ),
+            ));
+        }
         let max = self.limits.max_nodes;
         if self.ast.nodes.len() >= max {
             return Err(RegexError::new(

@@ -491,3 +491,30 @@ fn steps_that_no_single_rule_takes_are_told_at_the_start() {
         "{place}"
     );
 }
+
+/// Each of the classes has hundreds of ranges of characters.
+#[test]
+fn classes_have_so_many_ranges_together() {
+    let pattern = r"\p{L}\P{Lu}".repeat(3000);
+    let (outcome, held) = allocated::most_held(|| compiler().compile_regex(&pattern));
+    let message = outcome.unwrap_err().to_string();
+    assert!(message.contains("more than 500000 ranges"), "{message}");
+    assert!(held < 32 << 20, "{held} bytes");
+    let pattern = r"\w".repeat(300);
+    let (outcome, held) = allocated::most_held(|| compiler().compile_regex(&pattern));
+    assert!(outcome.is_ok());
+    assert!(held < 32 << 20, "{held} bytes");
+}
+
+/// What such terminals say of each other is forgotten now and then while they are compiled.
+#[test]
+fn a_thousand_terminals_that_overlap_are_compiled_or_refused() {
+    let mut grammar = "start: (".to_owned();
+    (0..1000).for_each(|n| write!(grammar, "{}T{n}", if n == 0 { "" } else { "|" }).unwrap());
+    grammar += ")+\n";
+    (0..1000).for_each(|n| writeln!(grammar, "T{n}: /[a-z]{{1,9}}{n}/").unwrap());
+    match compiler().compile_lark(&grammar) {
+        Ok(_) | Err(CompileError::LimitExceeded { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
