@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
-import shutil
-import tempfile
 import threading
+import uuid
 from typing import Any, AsyncIterator, Mapping, Sequence
 
 import aiohttp
@@ -36,9 +34,9 @@ class Server:
         """Checks the node, starts the server and waits until it is ready. Raises `EngineError`."""
         spec.check_node()
         self._drain_s = drain_s
-        # A socket's path may have 107 bytes, which a worker's own folder may exceed.
-        self._folder = tempfile.mkdtemp(prefix="formwork-", dir="/tmp")
-        self.socket = os.path.join(self._folder, "serve.sock")
+        # A socket's path may have 107 bytes, which a worker's own folder may exceed. The server makes it with
+        # mode 600 and removes it when it ends.
+        self.socket = f"/tmp/formwork-ray-{uuid.uuid4().hex}.sock"
         self._last_words = ""
         ready = threading.Event()
 
@@ -63,19 +61,20 @@ class Server:
         return None if self._process.is_alive else self._last_words
 
     def stop(self) -> None:
-        """Lets requests in flight finish for the drain's seconds, then ends the server and removes its socket."""
+        """Lets requests in flight finish for the drain's seconds, then ends the server."""
         self._process.stop(self._drain_s)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class FormworkReplica:
     """A replica of Ray Serve's: it owns a `Server`, hands requests and streams through, and tells how many wait."""
 
     def __init__(self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float) -> None:
-        self._server = Server(spec, max_num_seqs, drain_s, start_s)
         self._session: aiohttp.ClientSession | None = None
+        self._server: Server | None = None
+        self._server = Server(spec, max_num_seqs, drain_s, start_s)
 
     def _client(self) -> aiohttp.ClientSession:
+        assert self._server is not None
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 "http://formwork",
@@ -121,6 +120,7 @@ class FormworkReplica:
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica that raises: where the server ended or is not healthy."""
+        assert self._server is not None
         if self._server.ended is not None:
             raise EngineError(f"node {node_name()}: {self._server.ended}")
         async with self._client().get("/health") as answer:
@@ -137,7 +137,9 @@ class FormworkReplica:
         """Called by Serve when requests in flight are over or `drain_s` is."""
         if self._session is not None:
             await self._session.close()
-        await asyncio.to_thread(self._server.stop)
+        # Serve calls it for a replica whose engine didn't start as well.
+        if self._server is not None:
+            await asyncio.to_thread(self._server.stop)
 
 
 def _gone(error: Exception) -> dict[str, Any]:
@@ -228,6 +230,8 @@ def serve_app(
         autoscaling_config=AutoscalingConfig(
             min_replicas=min_replicas,
             max_replicas=max_replicas,
+            # The policy's delays alone smooth; counts are the newest.
+            look_back_period_s=5,
             upscale_delay_s=upscale_delay_s,
             downscale_delay_s=downscale_delay_s,
             policy=policy,
