@@ -13,7 +13,7 @@ from conftest import SCHEMA
 from ray import serve
 
 import formwork.ray
-from formwork.ray._serve import ScaleOnWaiting
+from formwork.ray._serve import ScaleOnWaiting, _key_of
 
 URL = "http://127.0.0.1:8000"
 
@@ -56,6 +56,18 @@ async def stream(session, seed, began=None, **fields):
     return ("done", text) if is_done else ("lost", text)
 
 
+async def whole(session, seed, **fields):
+    """The same of a request that isn't a stream."""
+    body = {"messages": [{"role": "user", "content": f"Write about {seed}."}], "seed": seed, **fields}
+    try:
+        async with session.post(URL + "/v1/chat/completions", json=body) as answer:
+            if answer.status != 200:
+                return "refused", f"{answer.status} {await answer.text()}"
+            return "done", (await answer.json())["choices"][0]["message"]["content"]
+    except aiohttp.ClientError as error:
+        return "cut", f"{type(error).__name__}: {error}"
+
+
 def client():
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=120))
 
@@ -91,7 +103,7 @@ def test_requests_pass_through_as_they_are(app):
 
 
 def test_a_killed_replica_ends_each_of_its_requests_once(app, second_node):
-    """64 streams on two replicas, one killed: all end, in their answer or in one error, and the app goes on."""
+    """64 streams and 16 others on two replicas, one killed: all end, in their answer or in one error, and the app goes on."""
     app(min_replicas=2, max_replicas=2)
 
     async def check():
@@ -99,6 +111,7 @@ def test_a_killed_replica_ends_each_of_its_requests_once(app, second_node):
             expected = [await stream(session, seed, **LONG) for seed in (0, 63)]
             began = [asyncio.Event() for _ in range(64)]
             running = [asyncio.create_task(stream(session, seed, began[seed], **LONG)) for seed in range(64)]
+            others = [asyncio.create_task(whole(session, seed, **LONG)) for seed in range(16)]
             await asyncio.gather(*(event.wait() for event in began))
             name, namespace = next(iter(replicas().items()))
             ray.kill(ray.get_actor(name, namespace), no_restart=True)
@@ -108,6 +121,8 @@ def test_a_killed_replica_ends_each_of_its_requests_once(app, second_node):
             assert kinds.count("done") >= 16 and len(kinds) - kinds.count("done") >= 16, kinds
             for seed, answer in ((0, expected[0]), (63, expected[1])):
                 assert ends[seed] == answer or ends[seed][0] != "done"
+            for kind, text in await asyncio.gather(*others):
+                assert kind == "done" or text.startswith(("500 ", "503 ")), (kind, text)
             # What comes next is served by the replica that is left.
             assert await stream(session, 0, **LONG) == expected[0]
 
@@ -147,6 +162,14 @@ def test_a_replica_comes_while_requests_wait(app):
             assert {kind for kind, _ in await asyncio.gather(*running)} == {"done"}
 
     asyncio.run(check())
+
+
+def test_a_replica_finds_its_key(monkeypatch):
+    monkeypatch.delenv("FORMWORK_API_KEY", raising=False)
+    assert _key_of(["--max-model-len", "8"]) is None
+    assert _key_of(["--api-key", "a", "--api-key-x", "b"]) == _key_of(["--api-key=a"]) == "a"
+    monkeypatch.setenv("FORMWORK_API_KEY", "c")
+    assert _key_of([]) == "c"
 
 
 @pytest.mark.parametrize(

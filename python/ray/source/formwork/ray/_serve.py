@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import math
+import os
 import threading
 import uuid
 from typing import Any, AsyncIterator, Mapping, Sequence
@@ -69,6 +71,7 @@ class FormworkReplica:
     """A replica of Ray Serve's: it owns a `Server`, hands requests and streams through, and tells how many wait."""
 
     def __init__(self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float) -> None:
+        self._key = _key_of(spec.engine_args)
         self._session: aiohttp.ClientSession | None = None
         self._server: Server | None = None
         self._server = Server(spec, max_num_seqs, drain_s, start_s)
@@ -129,8 +132,10 @@ class FormworkReplica:
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Called by Serve: requests that wait and that run in the engine, from its `/metrics`."""
-        async with self._client().get("/metrics") as answer:
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        async with self._client().get("/metrics", headers=headers) as answer:
             text = await answer.text()
+            answer.raise_for_status()
         return {"waiting": _sum_of(text, _WAITING), "running": _sum_of(text, _RUNNING)}
 
     async def __del__(self) -> None:
@@ -145,6 +150,14 @@ class FormworkReplica:
 def _gone(error: Exception) -> dict[str, Any]:
     message = f"the engine of this replica is gone ({type(error).__name__}: {error}): send the request again"
     return {"error": {"message": message, "type": "service_unavailable", "param": None, "code": 503}}
+
+
+def _key_of(engine_args: Sequence[str]) -> str | None:
+    """The server's key, where it asks for one: of the flag `--api-key`, else of its variable."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--api-key", default=os.environ.get("FORMWORK_API_KEY"))
+    key: str | None = parser.parse_known_args(list(engine_args))[0].api_key
+    return key
 
 
 def _sum_of(metrics: str, name: str) -> float:
