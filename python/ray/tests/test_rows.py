@@ -147,6 +147,7 @@ def test_wrong_arguments_are_named_at_once(cluster, arguments, message):
 def test_another_model_at_the_same_path_is_refused(executables, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     spec = EngineSpec.of(str(tmp_path), [], 1)
+    (tmp_path / "weights.cache").write_text("an engine's")
     spec.check_node()
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(formwork.ray.EngineError, match="has another model at .* than "):

@@ -74,7 +74,9 @@ def batch(
     `structured_outputs`.
     """
     if not isinstance(dataset, Dataset):
-        raise TypeError(f"dataset must be a ray.data.Dataset, got {type(dataset).__name__}: ray.data.from_items makes one of a list")
+        raise TypeError(
+            f"dataset must be a ray.data.Dataset, got {type(dataset).__name__}: ray.data.from_items makes one of a list"
+        )
     fields = dict(body or {})
     for name in fields:
         if name in _OWN_FIELDS:
@@ -139,7 +141,7 @@ class FormworkEngine:
             )
 
     def _line(self, row: dict[str, Any]) -> bytes:
-        """A row as a line of the batch format. A wrong row becomes a line that is refused, so its error is told as others are."""
+        """A row as a line of the batch format. A wrong row becomes a line that is refused as others are."""
         body = dict(self._fields)
         if row.get("messages") is not None:
             body["messages"] = row["messages"]
@@ -151,7 +153,7 @@ class FormworkEngine:
 
 
 def _seed_of(row: dict[str, Any], seed: int) -> int:
-    """A row's seed, 0 to 2^62 - 1: a hash of `seed` and of all its columns, so it depends neither on place nor on time."""
+    """A row's seed, 0 to 2^62 - 1: a hash of `seed` and of all its columns, whatever the place or the time."""
     text = json.dumps([seed, row], sort_keys=True, default=str)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 2
 

@@ -21,7 +21,8 @@ from ._engine import EngineError, EngineSpec, node_name
 from ._process import Process
 
 _NOT_PASSED_ON = frozenset(
-    ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length")
+    ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
+    + ("host", "content-length")
 )
 """Headers that concern one connection alone (RFC 9110, 7.6.1), and those that the next hop writes by itself."""
 
@@ -48,7 +49,8 @@ class Server:
 
         command = spec.command("formwork")
         # What `serve` prints on its standard output is its address, once requests may come.
-        command[1:1] = ["serve", "--uds", self.socket, "--max-num-seqs", str(max_num_seqs), "--shutdown-timeout", str(math.ceil(drain_s))]
+        limits = ["--max-num-seqs", str(max_num_seqs), "--shutdown-timeout", str(math.ceil(drain_s))]
+        command[1:1] = ["serve", "--uds", self.socket, *limits]
         self._process = Process(command, lambda line: ready.set(), on_end)
         if not ready.wait(start_s):
             self.stop()
@@ -94,7 +96,8 @@ class FormworkReplica:
         query = request.scope["query_string"].decode("latin-1")
         body = await request.body()
         try:
-            answer = await self._client().request(request.method, path + ("?" + query if query else ""), headers=headers, data=body)
+            url = path + ("?" + query if query else "")
+            answer = await self._client().request(request.method, url, headers=headers, data=body)
         except (aiohttp.ClientError, OSError) as error:
             return JSONResponse(_gone(error), 503, {"Retry-After": "1"})
         kept = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_PASSED_ON}
@@ -207,9 +210,11 @@ def serve_app(
 
     - `model`, `num_cpus`, `num_gpus`, `engine_args`: as of `batch`; each replica owns an engine.
     - `max_num_seqs`: requests that an engine runs at the same time; others wait in it.
-    - `min_replicas` to `max_replicas` replicas: one more for each `waiting_per_replica` requests that wait in all of them
-      together for `upscale_delay_s` seconds; as many as those that run need once none waited for `downscale_delay_s`.
-    - `drain_s`: a replica that is to go gets no new requests and ends when those that it has are over, or after so many seconds.
+    - `min_replicas` to `max_replicas` replicas: one more for each `waiting_per_replica` requests that wait in all of
+      them together for `upscale_delay_s` seconds; as many as those that run need once none waited for
+      `downscale_delay_s`.
+    - `drain_s`: a replica that is to go gets no new requests, and ends when those that it has are over or so many
+      seconds later.
     - `start_s`: seconds that an engine may take until it is ready.
     - `max_ongoing_requests`: of a replica, running and waiting; beyond them Serve's proxy keeps requests.
     - `ray_actor_options`: for the replicas, such as `{"resources": {"has_model": 0.01}}`.
@@ -243,8 +248,8 @@ def serve_app(
         autoscaling_config=AutoscalingConfig(
             min_replicas=min_replicas,
             max_replicas=max_replicas,
-            # The policy's delays alone smooth; counts are the newest.
-            look_back_period_s=5,
+            # Replicas tell their counts every 10 seconds. The policy's own delays smooth, so few of them do.
+            look_back_period_s=15,
             upscale_delay_s=upscale_delay_s,
             downscale_delay_s=downscale_delay_s,
             policy=policy,
