@@ -8,6 +8,8 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
+from formwork.ray._process import executable
+
 SCHEMA = {
     "type": "object",
     "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9999}, "w": {"type": "string", "maxLength": 12}},
@@ -37,19 +39,47 @@ def cluster(executables):
 
 @pytest.fixture
 def second_node(cluster):
-    """A node that a test may remove, with a function that does."""
-    node = cluster.add_node(num_cpus=2)
-    cluster.wait_for_nodes()
-    is_there = True
+    """A node that a test may kill."""
+    node = SecondNode(cluster)
+    yield node
+    node.kill()
 
-    def remove():
-        nonlocal is_there
-        if is_there:
-            is_there = False
-            cluster.remove_node(node, allow_graceful=False)
 
-    yield remove
-    remove()
+class SecondNode:
+    def __init__(self, cluster):
+        self._cluster = cluster
+        self._node = cluster.add_node(num_cpus=2)
+        cluster.wait_for_nodes()
+
+    def kill(self):
+        """Ends all of the node's processes at once; does nothing the second time."""
+        if self._node is not None:
+            node, self._node = self._node, None
+            self._cluster.remove_node(node, allow_graceful=False)
+
+    def num_engines(self):
+        """Engines for batches of this node's actors, whose parent is the node's raylet."""
+        raylet = self._node.all_processes["raylet"][0].process.pid
+        return sum(parent(parent(pid)) == raylet for pid in engine_pids())
+
+
+def parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def engine_pids():
+    """Processes of `formwork-batch` that were started from the folder under test."""
+    wanted = os.path.realpath(executable("formwork-batch"))
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/exe") == wanted:
+                yield int(pid)
+        except OSError:
+            pass
 
 
 def line(custom_id, prompt, **fields):

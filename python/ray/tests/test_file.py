@@ -51,7 +51,7 @@ def test_a_node_is_lost_and_then_the_driver(files, second_node):
 
     def on_progress(summary):
         if summary.lines > 300:
-            second_node()
+            second_node.kill()
 
     summary = formwork.ray.batch_file(
         str(files / "in.jsonl"), str(out), engines=2, seed=5, lines_per_task=250, on_progress=on_progress

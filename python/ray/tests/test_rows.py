@@ -8,7 +8,7 @@ import subprocess
 import jsonschema
 import pytest
 import ray
-from conftest import SCHEMA, line
+from conftest import SCHEMA, engine_pids, line
 
 import formwork.ray
 from formwork.ray._engine import EngineSpec
@@ -39,7 +39,8 @@ def test_a_node_is_lost_in_mid_batch(second_node, tmp_path):
     for row in dataset.iter_rows():
         got.append(row)
         if len(got) == 300:
-            second_node()
+            assert second_node.num_engines() == 1
+            second_node.kill()
     assert len(got) == 2000
     assert {row["id"]: row["answer"] for row in got} == expected
     for row in got:
@@ -68,17 +69,6 @@ def test_engines_that_are_killed_are_replaced(cluster):
                 os.kill(pid, signal.SIGKILL)
     assert killed and len(got) == 300
     assert {row["id"]: row for row in got} == expected
-
-
-def engine_pids():
-    """Processes of `formwork-batch` that were started from the folder under test."""
-    wanted = os.path.realpath(executable("formwork-batch"))
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.readlink(f"/proc/{pid}/exe") == wanted:
-                yield int(pid)
-        except OSError:
-            pass
 
 
 def test_no_engine_outlives_its_actors(cluster):

@@ -69,7 +69,12 @@ async def whole(session, seed, **fields):
 
 
 def client():
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=120))
+    """A session with a key, which servers that ask for none ignore."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=120),
+        headers={"Authorization": "Bearer secret"},
+    )
 
 
 LONG = {"max_tokens": 400, "min_tokens": 300, "temperature": 1.0, "ignore_eos": True}
@@ -156,7 +161,8 @@ def test_a_replica_is_drained_before_it_goes(app, second_node):
 
 
 def test_a_replica_comes_while_requests_wait(app):
-    app(max_num_seqs=1, waiting_per_replica=8, max_replicas=2, upscale_delay_s=0)
+    """Also where the server asks for a key, for its metrics too."""
+    app(max_num_seqs=1, waiting_per_replica=8, max_replicas=2, upscale_delay_s=0, engine_args=["--api-key", "secret"])
 
     async def check():
         async with client() as session:
