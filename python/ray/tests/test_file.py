@@ -126,6 +126,8 @@ def test_outputs_that_are_not_this_input_s_are_refused(files, cluster, tmp_path)
         formwork.ray.batch_file(str(source), str(source), overwrite=True)
     with pytest.raises(ValueError, match="engines is 0"):
         run(engines=0)
+    with pytest.raises(TypeError, match="engine_args must be a list"):
+        run(engine_args="--max-num-seqs=8", overwrite=True)
     assert run(overwrite=True).lines == 1
 
 

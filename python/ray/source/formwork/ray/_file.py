@@ -104,9 +104,9 @@ def batch_file(
 
     Both files are the driver's; the nodes need the model and the executables alone. The output is the one that
     `formwork-batch -i input_path -o output_path --seed seed` would have written on one machine, but for times: the
-    order is that of the input, a line's number stands in its error and decides its seed. It grows by whole
-    results, in order, so a run that ends early leaves complete lines and at most one that isn't. With `resume` the complete ones are
-    compared with the input and kept, whichever of the two programs wrote them; the rest is answered.
+    order is that of the input, a line's number stands in its error and decides its seed. It grows by whole results,
+    in order, so a run that ends early leaves complete lines and at most one that isn't. With `resume` the complete
+    ones are compared with the input and kept, whichever of the two programs wrote them; the rest is answered.
 
     An actor that is lost with its node is replaced, and what it had is answered by others meanwhile: no line is
     lost, and none is there twice. Memory holds 4 tasks for each engine: `lines_per_task` lines each, fewer where
@@ -120,7 +120,7 @@ def batch_file(
         raise ValueError(f"engines is {engines!r} and lines_per_task {lines_per_task!r}: both must be 1 at least")
     if resume and overwrite:
         raise ValueError("resume and overwrite exclude each other: one keeps the results, the other doesn't")
-    spec = EngineSpec.of(model, [*engine_args], num_cpus)
+    spec = EngineSpec.of(model, engine_args, num_cpus)
     spec = replace(spec, engine_args=(*spec.engine_args, "--seed", str(int(seed))))
     with open(input_path, "rb") as source, _open_output(input_path, output_path, resume, overwrite) as target:
         summary, number, written_model = FileSummary(), 0, None
