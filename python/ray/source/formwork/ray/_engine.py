@@ -23,6 +23,12 @@ _MAX_DEATHS = 3
 _SMALL_FILE = 1 << 20
 """Bytes of a file up to which its content counts for a model's fingerprint; of larger ones only the size does."""
 
+_MODEL_FILES = (".safetensors", ".gguf", ".json", ".jinja", ".txt", ".model")
+"""Ends of the names of a model's own files. An engine may keep its weight cache beside them, on some nodes only."""
+
+_OWN_FLAGS = ("--model", "--threads", "--seed", "-i", "--input-file", "-o", "--output-file", "--uds", "--host", "--port")
+"""Flags that are arguments of this package's functions, or its own business."""
+
 _WRITE_BYTES = 1 << 20
 """Most empty lines that are written at once."""
 
@@ -37,22 +43,21 @@ def node_name() -> str:
 
 
 def model_fingerprint(path: str) -> str | None:
-    """Tells two models at one path apart: names and sizes of the files, and what is in the small ones.
+    """Tells two models at one path apart: names and sizes of the model's files, and what is in the small ones.
 
     `None` where nothing is at `path`. Reads at most 1 MiB of each file.
     """
     if os.path.isfile(path):
         files = [path]
     elif os.path.isdir(path):
-        files = [entry.path for entry in os.scandir(path) if entry.is_file() and not entry.name.startswith(".")]
+        files = [entry.path for entry in os.scandir(path) if entry.is_file() and entry.name.endswith(_MODEL_FILES)]
     else:
         return None
     digest = hashlib.sha256()
     for file in sorted(files):
         size = os.path.getsize(file)
         digest.update(f"{os.path.basename(file)}\0{size}\0".encode())
-        # An engine writes its weight cache beside a model, so only the model's own kinds of file count.
-        if size <= _SMALL_FILE and file.endswith((".json", ".jinja", ".txt", ".model")):
+        if size <= _SMALL_FILE:
             with open(file, "rb") as stream:
                 digest.update(stream.read())
     return digest.hexdigest()[:16]
@@ -80,10 +85,9 @@ class EngineSpec:
             raise TypeError(f"model must be a path or a name as str, got {type(model).__name__}")
         if isinstance(engine_args, str) or not all(isinstance(flag, str) for flag in engine_args):
             raise TypeError(f"engine_args must be a list of str, got {engine_args!r:.80}")
-        owned = ("--model", "--threads", "-i", "--input-file", "-o", "--output-file", "--uds", "--host", "--port", "--seed")
         for flag in engine_args:
-            if flag.split("=")[0] in owned:
-                raise ValueError(f"engine_args has {flag!r}, which formwork.ray sets by itself: leave it out")
+            if flag.split("=")[0] in _OWN_FLAGS:
+                raise ValueError(f"engine_args has {flag!r}, which is an argument of its own or set by formwork.ray: leave it out")
         if num_cpus < 1:
             raise ValueError(f"num_cpus is {num_cpus!r}: an engine needs 1 at least")
         # A path is one and the same on all nodes only if it is absolute.
@@ -172,7 +176,9 @@ class BatchEngine:
         if not self._process.is_alive:
             self._deaths += 1
             if self._deaths > _MAX_DEATHS:
-                raise EngineError(f"node {node_name()}: {self._deaths} engines died in a row, the last: {self._last_words}")
+                raise EngineError(
+                    f"node {node_name()}: {self._deaths} engines died in a row, the last: {self._last_words}"
+                )
             self._start()
         elif first is not None and first <= self._number:
             # A task that comes back from another node is behind: numbers begin anew with a new process, after

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Callable, Iterator, Mapping, Sequence
 
 import ray
@@ -103,10 +103,10 @@ def batch_file(
     """Answers a file in the OpenAI batch format (`docs/batch.md`) with `engines` actors of the cluster.
 
     Both files are the driver's; the nodes need the model and the executables alone. The output is the one that
-    `formwork-batch -i input_path -o output_path --seed seed` would have written on one machine, but for ids and
-    times: the order is that of the input, a line's number stands in its error and decides its seed. It grows by
-    whole results, in order, so a run that ends early leaves complete lines and at most one that isn't. With `resume` the complete ones are
-    compared with the input and kept, whichever of the two programs wrote them; the rest is answered.
+    `formwork-batch -i input_path -o output_path --seed seed` would have written on one machine, but for times: the
+    order is that of the input, a line's number stands in its error and decides its seed. It grows by whole results,
+    in order, so a run that ends early leaves complete lines and at most one that isn't. With `resume` the complete
+    ones are compared with the input and kept, whichever of the two programs wrote them; the rest is answered.
 
     An actor that is lost with its node is replaced, and what it had is answered by others meanwhile: no line is
     lost, and none is there twice. Memory holds 4 tasks for each engine: `lines_per_task` lines each, fewer where
@@ -119,9 +119,9 @@ def batch_file(
     if engines < 1 or lines_per_task < 1:
         raise ValueError(f"engines is {engines!r} and lines_per_task {lines_per_task!r}: both must be 1 at least")
     if resume and overwrite:
-        raise ValueError("resume and overwrite exclude each other: one keeps the results that are there, the other doesn't")
-    spec = EngineSpec.of(model, [*engine_args], num_cpus)
-    spec = EngineSpec(spec.model, (*spec.engine_args, "--seed", str(int(seed))), spec.num_threads, spec.asked_by, spec.fingerprint, spec.version)
+        raise ValueError("resume and overwrite exclude each other: one keeps the results, the other doesn't")
+    spec = EngineSpec.of(model, engine_args, num_cpus)
+    spec = replace(spec, engine_args=(*spec.engine_args, "--seed", str(int(seed))))
     with open(input_path, "rb") as source, _open_output(input_path, output_path, resume, overwrite) as target:
         summary, number, written_model = FileSummary(), 0, None
         if resume:
@@ -133,7 +133,9 @@ def batch_file(
             for done in pool.run(_tasks(source, number, lines_per_task)):
                 for name in done.models:
                     if written_model is not None and name != written_model:
-                        raise ValueError(f"{output_path!r} has results of the model {written_model!r}, and this run's is {name!r}")
+                        raise ValueError(
+                            f"{output_path!r} has results of the model {written_model!r}, and this run's is {name!r}"
+                        )
                     written_model = name
                 target.write(done.results)
                 target.flush()
@@ -162,7 +164,7 @@ class _Pool:
         self.deaths = 0
 
     def run(self, tasks: Iterator[_Task]) -> Iterator[_Done]:
-        """Yields results in the order of `tasks`, of which it takes 4 for each actor ahead of the first that isn't done."""
+        """Yields results in the order of `tasks`, of which it takes 4 for each actor beyond the last yielded."""
         ahead = 2 * _TASKS_PER_ENGINE * len(self._actors)
         again: deque[_Task] = deque()
         running: dict[Any, tuple[_Task, Any]] = {}
@@ -260,7 +262,9 @@ def _open_output(input_path: str, output_path: str, resume: bool, overwrite: boo
         if overwrite:
             target.truncate(0)
         elif not resume and os.path.getsize(output_path) > 0:
-            raise ValueError(f"output_path {output_path!r} has something in it: go on with resume=True, or replace it with overwrite=True")
+            raise ValueError(
+                f"output_path {output_path!r} has something in it: go on with resume=True, or replace it with overwrite=True"
+            )
     except BaseException:
         target.close()
         raise
@@ -310,7 +314,9 @@ def _resume(source: BinaryIO, target: BinaryIO, output_path: str, summary: FileS
                 f"line {number} there: {line[:80]!r}"
             )
         if model is not None and result_model is not None and model != result_model:
-            raise ValueError(f"{output_path!r} line {count} is of the model {result_model!r}, and those before it are of {model!r}")
+            raise ValueError(
+                f"{output_path!r} line {count} is of the model {result_model!r}, and those before it are of {model!r}"
+            )
         model = model or result_model
         if error is not None:
             summary.failed += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -18,8 +17,15 @@ _LOG_LINES = 20
 _STOP_SECONDS = 60.0
 """Seconds that a process may take to end beyond what its work was given."""
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
+_LAUNCHER = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 15)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Program that becomes an engine's: first it asks Linux for SIGTERM (15) at its parent's death (PR_SET_PDEATHSIG,
+1), and looks whether that was before. A function for `Popen`'s `preexec_fn` would need a fork of a worker in which
+gRPC's threads run; this one is started without."""
 
 
 class EngineError(RuntimeError):
@@ -77,13 +83,14 @@ class Process:
     def _run(self) -> None:
         try:
             popen = subprocess.Popen(
-                self._command,
+                [sys.executable, "-ISc", _LAUNCHER, str(os.getpid()), *self._command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 # Ctrl-C in a terminal is the driver's, who then stops the engines in order.
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                # Each variable FORMWORK_X stands for a flag --x, and none of Formwork's has this one.
+                env={name: value for name, value in os.environ.items() if name != "FORMWORK_BIN"},
             )
         except (OSError, subprocess.SubprocessError) as error:
             self._failure = error if isinstance(error, OSError) else OSError(str(error))
@@ -127,8 +134,3 @@ class Process:
         if self._thread.is_alive():
             self._popen.kill()
             self._thread.join()
-
-
-def _end_with_parent() -> None:
-    """Runs in the new process before its program: asks the kernel for SIGTERM when the starting thread ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -49,7 +49,7 @@ def batch(
     num_cpus: int = 1,
     num_gpus: float = 0,
     engine_args: Sequence[str] = (),
-    rows_per_task: int = 256,
+    batch_size: int = 64,
     ray_remote_args: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """A dataset with the rows of `dataset`, each answered: lazy, as Ray's own operations are.
@@ -65,8 +65,8 @@ def batch(
       however often it runs, and two equal rows have equal answers. A column `seed` of the rows wins.
     - `engines`: how many actors, or fewest and most; each has `num_cpus` processors (its threads) and `num_gpus`.
     - `engine_args`: further flags of `formwork-batch`.
-    - `rows_per_task`: most rows of a task of Ray's: what is done again where a node is lost. Of these 4 times 64 are in
-      an engine at the same time.
+    - `batch_size`: rows that Ray hands over at a time. An engine has up to four such batches, of one or more of the
+      dataset's blocks. A block is what is answered again where a node is lost.
     - `ray_remote_args`: for the actors, such as `{"resources": {"has_model": 0.01}}`.
 
     Raises `TypeError` or `ValueError`, which name the argument. The dataset's execution raises Ray's error with an
@@ -74,7 +74,9 @@ def batch(
     `structured_outputs`.
     """
     if not isinstance(dataset, Dataset):
-        raise TypeError(f"dataset must be a ray.data.Dataset, got {type(dataset).__name__}: ray.data.from_items makes one of a list")
+        raise TypeError(
+            f"dataset must be a ray.data.Dataset, got {type(dataset).__name__}: ray.data.from_items makes one of a list"
+        )
     fields = dict(body or {})
     for name in fields:
         if name in _OWN_FIELDS:
@@ -88,14 +90,14 @@ def batch(
     least, most = (engines, engines) if isinstance(engines, int) else engines
     if not 1 <= least <= most:
         raise ValueError(f"engines is {engines!r}: give a number of actors, 1 at least, or the fewest and the most")
-    if rows_per_task < 1:
-        raise ValueError(f"rows_per_task is {rows_per_task!r}: it must be 1 at least")
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size!r}: it must be 1 at least")
     spec = EngineSpec.of(model, engine_args, num_cpus)
-    return dataset.repartition(target_num_rows_per_block=rows_per_task).map_batches(
+    return dataset.map_batches(
         FormworkEngine,
         fn_constructor_kwargs={"spec": spec, "fields": fields, "seed": int(seed)},
         batch_format="pyarrow",
-        batch_size=min(rows_per_task, 64),
+        batch_size=batch_size,
         compute=ActorPoolStrategy(min_size=least, max_size=most),
         num_cpus=num_cpus,
         num_gpus=num_gpus or None,
@@ -139,7 +141,7 @@ class FormworkEngine:
             )
 
     def _line(self, row: dict[str, Any]) -> bytes:
-        """A row as a line of the batch format. A wrong row becomes a line that is refused, so its error is told as others are."""
+        """A row as a line of the batch format. A wrong row becomes a line that is refused as others are."""
         body = dict(self._fields)
         if row.get("messages") is not None:
             body["messages"] = row["messages"]
@@ -151,7 +153,7 @@ class FormworkEngine:
 
 
 def _seed_of(row: dict[str, Any], seed: int) -> int:
-    """A row's seed, 0 to 2^62 - 1: a hash of `seed` and of all its columns, so it depends neither on place nor on time."""
+    """A row's seed, 0 to 2^62 - 1: a hash of `seed` and of all its columns, whatever the place or the time."""
     text = json.dumps([seed, row], sort_keys=True, default=str)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 2
 

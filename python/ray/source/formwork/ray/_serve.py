@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import math
 import os
-import shutil
-import tempfile
 import threading
+import uuid
 from typing import Any, AsyncIterator, Mapping, Sequence
 
 import aiohttp
@@ -21,7 +21,8 @@ from ._engine import EngineError, EngineSpec, node_name
 from ._process import Process
 
 _NOT_PASSED_ON = frozenset(
-    ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length")
+    ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
+    + ("host", "content-length")
 )
 """Headers that concern one connection alone (RFC 9110, 7.6.1), and those that the next hop writes by itself."""
 
@@ -36,9 +37,9 @@ class Server:
         """Checks the node, starts the server and waits until it is ready. Raises `EngineError`."""
         spec.check_node()
         self._drain_s = drain_s
-        # A socket's path may have 107 bytes, which a worker's own folder may exceed.
-        self._folder = tempfile.mkdtemp(prefix="formwork-", dir="/tmp")
-        self.socket = os.path.join(self._folder, "serve.sock")
+        # A socket's path may have 107 bytes, which a worker's own folder may exceed. The server makes it with
+        # mode 600 and removes it when it ends.
+        self.socket = f"/tmp/formwork-ray-{uuid.uuid4().hex}.sock"
         self._last_words = ""
         ready = threading.Event()
 
@@ -48,7 +49,8 @@ class Server:
 
         command = spec.command("formwork")
         # What `serve` prints on its standard output is its address, once requests may come.
-        command[1:1] = ["serve", "--uds", self.socket, "--max-num-seqs", str(max_num_seqs), "--shutdown-timeout", str(math.ceil(drain_s))]
+        limits = ["--max-num-seqs", str(max_num_seqs), "--shutdown-timeout", str(math.ceil(drain_s))]
+        command[1:1] = ["serve", "--uds", self.socket, *limits]
         self._process = Process(command, lambda line: ready.set(), on_end)
         if not ready.wait(start_s):
             self.stop()
@@ -63,19 +65,21 @@ class Server:
         return None if self._process.is_alive else self._last_words
 
     def stop(self) -> None:
-        """Lets requests in flight finish for the drain's seconds, then ends the server and removes its socket."""
+        """Lets requests in flight finish for the drain's seconds, then ends the server."""
         self._process.stop(self._drain_s)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class FormworkReplica:
     """A replica of Ray Serve's: it owns a `Server`, hands requests and streams through, and tells how many wait."""
 
     def __init__(self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float) -> None:
-        self._server = Server(spec, max_num_seqs, drain_s, start_s)
+        self._key = _key_of(spec.engine_args)
         self._session: aiohttp.ClientSession | None = None
+        self._server: Server | None = None
+        self._server = Server(spec, max_num_seqs, drain_s, start_s)
 
     def _client(self) -> aiohttp.ClientSession:
+        assert self._server is not None
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 "http://formwork",
@@ -92,7 +96,8 @@ class FormworkReplica:
         query = request.scope["query_string"].decode("latin-1")
         body = await request.body()
         try:
-            answer = await self._client().request(request.method, path + ("?" + query if query else ""), headers=headers, data=body)
+            url = path + ("?" + query if query else "")
+            answer = await self._client().request(request.method, url, headers=headers, data=body)
         except (aiohttp.ClientError, OSError) as error:
             return JSONResponse(_gone(error), 503, {"Retry-After": "1"})
         kept = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_PASSED_ON}
@@ -121,6 +126,7 @@ class FormworkReplica:
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica that raises: where the server ended or is not healthy."""
+        assert self._server is not None
         if self._server.ended is not None:
             raise EngineError(f"node {node_name()}: {self._server.ended}")
         async with self._client().get("/health") as answer:
@@ -129,20 +135,32 @@ class FormworkReplica:
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Called by Serve: requests that wait and that run in the engine, from its `/metrics`."""
-        async with self._client().get("/metrics") as answer:
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        async with self._client().get("/metrics", headers=headers) as answer:
             text = await answer.text()
+            answer.raise_for_status()
         return {"waiting": _sum_of(text, _WAITING), "running": _sum_of(text, _RUNNING)}
 
     async def __del__(self) -> None:
         """Called by Serve when requests in flight are over or `drain_s` is."""
         if self._session is not None:
             await self._session.close()
-        await asyncio.to_thread(self._server.stop)
+        # Serve calls it for a replica whose engine didn't start as well.
+        if self._server is not None:
+            await asyncio.to_thread(self._server.stop)
 
 
 def _gone(error: Exception) -> dict[str, Any]:
     message = f"the engine of this replica is gone ({type(error).__name__}: {error}): send the request again"
     return {"error": {"message": message, "type": "service_unavailable", "param": None, "code": 503}}
+
+
+def _key_of(engine_args: Sequence[str]) -> str | None:
+    """The server's key, where it asks for one: of the flag `--api-key`, else of its variable."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--api-key", default=os.environ.get("FORMWORK_API_KEY"))
+    key: str | None = parser.parse_known_args(list(engine_args))[0].api_key
+    return key
 
 
 def _sum_of(metrics: str, name: str) -> float:
@@ -192,9 +210,11 @@ def serve_app(
 
     - `model`, `num_cpus`, `num_gpus`, `engine_args`: as of `batch`; each replica owns an engine.
     - `max_num_seqs`: requests that an engine runs at the same time; others wait in it.
-    - `min_replicas` to `max_replicas` replicas: one more for each `waiting_per_replica` requests that wait in all of them
-      together for `upscale_delay_s` seconds; as many as those that run need once none waited for `downscale_delay_s`.
-    - `drain_s`: a replica that is to go gets no new requests and ends when those that it has are over, or after so many seconds.
+    - `min_replicas` to `max_replicas` replicas: one more for each `waiting_per_replica` requests that wait in all of
+      them together for `upscale_delay_s` seconds; as many as those that run need once none waited for
+      `downscale_delay_s`.
+    - `drain_s`: a replica that is to go gets no new requests, and ends when those that it has are over or so many
+      seconds later.
     - `start_s`: seconds that an engine may take until it is ready.
     - `max_ongoing_requests`: of a replica, running and waiting; beyond them Serve's proxy keeps requests.
     - `ray_actor_options`: for the replicas, such as `{"resources": {"has_model": 0.01}}`.
@@ -228,6 +248,8 @@ def serve_app(
         autoscaling_config=AutoscalingConfig(
             min_replicas=min_replicas,
             max_replicas=max_replicas,
+            # Replicas tell their counts every 10 seconds. The policy's own delays smooth, so few of them do.
+            look_back_period_s=15,
             upscale_delay_s=upscale_delay_s,
             downscale_delay_s=downscale_delay_s,
             policy=policy,

@@ -1,0 +1,150 @@
+"""`batch_file` against the file that `formwork-batch` writes on one machine."""
+
+import io
+import json
+import os
+import subprocess
+
+import pytest
+from conftest import SCHEMA, line
+
+import formwork.ray
+from formwork.ray._file import FileSummary, _resume
+from formwork.ray._process import executable
+
+
+def one_machine(source, target, *flags):
+    command = [executable("formwork-batch"), "--no-progress", "-i", source, "-o", target, *flags]
+    environment = {name: value for name, value in os.environ.items() if name != "FORMWORK_BIN"}
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+
+
+def results(path):
+    """Results without their times."""
+    found = [json.loads(text) for text in path.read_text().splitlines()]
+    for result in found:
+        ((result["response"] or {}).get("body") or {}).pop("created", None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, executables):
+    """An input of 2,000 requests without seeds, with blank and wrong lines, and what one machine makes of it."""
+    folder = tmp_path_factory.mktemp("files")
+    lines = ["\ufeff" + line("first", "Hello")]
+    for i in range(2000):
+        lines.append(line(str(i), f"Tell me about {i}.", structured_outputs={"json": SCHEMA}))
+        if i % 700 == 3:
+            lines.append("")
+        if i == 20:
+            lines.append(line("wrong field", "Hello", max_token=1))
+        if i == 1500:
+            lines.append("not json")
+    (folder / "in.jsonl").write_text("\n".join(lines) + "\n")
+    one_machine(folder / "in.jsonl", folder / "expected.jsonl", "--seed", "5")
+    return folder
+
+
+def test_a_node_is_lost_and_then_the_driver(files, second_node):
+    """The file is that of one machine, whatever is killed; and a half of it, cut anywhere, is gone on with."""
+    out = files / "out.jsonl"
+
+    def on_progress(summary):
+        if summary.lines > 300:
+            second_node.kill()
+
+    summary = formwork.ray.batch_file(
+        str(files / "in.jsonl"), str(out), engines=2, seed=5, lines_per_task=250, on_progress=on_progress
+    )
+    expected = results(files / "expected.jsonl")
+    assert results(out) == expected
+    assert (summary.lines, summary.failed, summary.resumed) == (2003, 2, 0) and summary.restarts >= 1
+    assert summary.first_error == "line 24: unknown field max_token; did you mean `max_tokens`?"
+
+    whole = out.read_bytes()
+    half = whole[: len(whole) // 2]
+    out.write_bytes(half)
+    summary = formwork.ray.batch_file(str(files / "in.jsonl"), str(out), engines=2, seed=5, resume=True)
+    assert results(out) == expected and summary.resumed == half.count(b"\n") and summary.failed == 2
+
+
+def test_either_program_goes_on_with_what_the_other_wrote(files, cluster):
+    source = files / "small.jsonl"
+    source.write_text("\n".join(line(str(i), f"Tell me about {i}.") for i in range(30)) + "\n")
+    one_machine(source, files / "small.expected.jsonl")
+    expected, whole = results(files / "small.expected.jsonl"), (files / "small.expected.jsonl").read_bytes()
+    out = files / "small.out.jsonl"
+    out.write_bytes(whole[: len(whole) // 3])
+    formwork.ray.batch_file(str(source), str(out), resume=True)
+    assert results(out) == expected
+    out.write_bytes(out.read_bytes()[: len(whole) // 2])
+    one_machine(source, out, "--resume")
+    assert results(out) == expected
+
+
+def test_a_cut_anywhere_leaves_the_complete_lines(files):
+    """Every length of a small output: what is kept is what ends with a newline, and the input goes on behind it."""
+    requests = ["", line("a", "Hello"), "", "not json", line("b", "Hello", max_token=1)]
+    source = "\n".join(requests).encode() + b"\n"
+    (files / "cut.jsonl").write_bytes(source)
+    one_machine(files / "cut.jsonl", files / "cut.expected.jsonl")
+    whole = (files / "cut.expected.jsonl").read_bytes()
+    read_lines = {0: 0, 1: 2, 2: 4, 3: 5}
+    for length in range(len(whole) + 1):
+        for tail in (b"", b"\0\0"):
+            target, summary = io.BytesIO(whole[:length] + tail), FileSummary()
+            number, _ = _resume(io.BytesIO(source), target, "out", summary)
+            kept = whole[: whole[:length].rfind(b"\n") + 1]
+            assert target.getvalue() == kept, length
+            assert (summary.lines, number) == (kept.count(b"\n"), read_lines[kept.count(b"\n")])
+
+
+def test_outputs_that_are_not_this_input_s_are_refused(files, cluster, tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(line("a", "Hello") + "\n")
+    run = lambda **more: formwork.ray.batch_file(str(source), str(out), **more)
+    for content, message in [
+        (b'{"id":"batch_req_1","custom_id":"b","response":null,"error":null}\n', "custom_id 'b'"),
+        (b'{"id":"batch_req_2","custom_id":"a","response":null,"error":null}\n', "'batch_req_2'"),
+        (b'{"a": 1}\n', "line 1 is not a result"),
+        (b"[]\n", "line 1 is not a result"),
+        (b"something else", "is not the beginning of a result"),
+        (
+            b'{"id":"batch_req_1","custom_id":"a","response":{"status_code":200,"body":{}},"error":null}\n' * 2,
+            "line 2 has no request",
+        ),
+    ]:
+        out.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            run(resume=True)
+        assert out.read_bytes() == content
+    with pytest.raises(ValueError, match="has something in it"):
+        run()
+    with pytest.raises(ValueError, match="exclude each other"):
+        run(resume=True, overwrite=True)
+    with pytest.raises(ValueError, match="is the input"):
+        formwork.ray.batch_file(str(source), str(source), overwrite=True)
+    with pytest.raises(ValueError, match="engines is 0"):
+        run(engines=0)
+    with pytest.raises(TypeError, match="engine_args must be a list"):
+        run(engine_args="--max-num-seqs=8", overwrite=True)
+    assert run(overwrite=True).lines == 1
+
+
+def test_results_of_another_model_are_refused(cluster, tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(line("a", "Hello") + "\n" + line("b", "Hello") + "\n")
+    content = b'{"id":"batch_req_1","custom_id":"a","response":{"status_code":200,"body":{"model":"other"}},"error":null}\n'
+    out.write_bytes(content)
+    with pytest.raises(ValueError, match="results of the model 'other', and this run's is 'formwork-builtin'"):
+        formwork.ray.batch_file(str(source), str(out), resume=True)
+    assert out.read_bytes() == content
+
+
+def test_engines_that_cannot_start_end_the_run(cluster, tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_text(line("a", "Hello") + "\n")
+    with pytest.raises(formwork.ray.EngineError, match="has no model at '/nowhere/model', which .* asked for"):
+        formwork.ray.batch_file(str(source), str(tmp_path / "1"), model="/nowhere/model")
+    with pytest.raises(formwork.ray.EngineError, match="unexpected argument '--no-such-flag'"):
+        formwork.ray.batch_file(str(source), str(tmp_path / "2"), engine_args=["--no-such-flag"])

@@ -1,0 +1,220 @@
+"""`serve_app` on Ray Serve, with clients over HTTP."""
+
+import asyncio
+import glob
+import json
+import time
+from types import SimpleNamespace
+
+import aiohttp
+import pytest
+import ray
+from conftest import SCHEMA
+from ray import serve
+
+import formwork.ray
+from formwork.ray._serve import ScaleOnWaiting, _key_of
+
+URL = "http://127.0.0.1:8000"
+
+
+@pytest.fixture
+def app(cluster):
+    def run(**arguments):
+        serve.run(formwork.ray.serve_app(**arguments), name="app", route_prefix="/")
+
+    yield run
+    serve.shutdown()
+
+
+def replicas():
+    """The replicas' actors, by name."""
+    named = ray.util.list_named_actors(all_namespaces=True)
+    return {actor["name"]: actor["namespace"] for actor in named if actor["name"].startswith("SERVE_REPLICA")}
+
+
+async def stream(session, seed, began=None, **fields):
+    """How a stream ends, and its text: "done", "refused" or "cut", the last where the connection ended before its answer."""
+    body = {"messages": [{"role": "user", "content": f"Write about {seed}."}], "stream": True, "seed": seed, **fields}
+    text, is_done = "", False
+    try:
+        async with session.post(URL + "/v1/chat/completions", json=body) as answer:
+            if answer.status != 200:
+                return "refused", await answer.text()
+            async for line in answer.content:
+                if line.startswith(b"data: [DONE]"):
+                    is_done = True
+                elif line.startswith(b"data: "):
+                    piece = json.loads(line[6:])
+                    if "error" in piece:
+                        return "refused", json.dumps(piece)
+                    text += "".join(choice["delta"].get("content") or "" for choice in piece["choices"])
+                    if began is not None:
+                        began.set()
+    except aiohttp.ClientError as error:
+        return "cut", f"{type(error).__name__}: {error}"
+    return ("done", text) if is_done else ("lost", text)
+
+
+async def whole(session, seed, **fields):
+    """The same of a request that isn't a stream."""
+    body = {"messages": [{"role": "user", "content": f"Write about {seed}."}], "seed": seed, **fields}
+    try:
+        async with session.post(URL + "/v1/chat/completions", json=body) as answer:
+            if answer.status != 200:
+                return "refused", f"{answer.status} {await answer.text()}"
+            return "done", (await answer.json())["choices"][0]["message"]["content"]
+    except aiohttp.ClientError as error:
+        return "cut", f"{type(error).__name__}: {error}"
+
+
+def client():
+    """A session with a key, which servers that ask for none ignore."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=120),
+        headers={"Authorization": "Bearer secret"},
+    )
+
+
+LONG = {"max_tokens": 400, "min_tokens": 300, "temperature": 1.0, "ignore_eos": True}
+
+
+def sockets():
+    return set(glob.glob("/tmp/formwork-ray-*.sock"))
+
+
+def test_requests_pass_through_as_they_are(app):
+    before = sockets()
+    app()
+
+    async def check():
+        async with client() as session:
+            body = {
+                "messages": [{"role": "user", "content": "Hello"}],
+                "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}},
+            }
+            async with session.post(URL + "/v1/chat/completions", json=body) as answer:
+                assert answer.status == 200
+                assert set(json.loads((await answer.json())["choices"][0]["message"]["content"])) == {"n", "w"}
+            async with session.post(URL + "/v1/chat/completions", json={**body, "max_token": 3}) as answer:
+                assert answer.status == 400 and (await answer.json())["error"]["param"] == "max_token"
+            async with session.get(URL + "/v1/models") as answer:
+                assert (await answer.json())["data"][0]["id"] == "formwork-builtin"
+            async with session.get(URL + "/nowhere?a=b") as answer:
+                assert answer.status == 404
+            async with session.get(URL + "/metrics") as answer:
+                assert "vllm:num_requests_waiting" in await answer.text()
+            assert (await stream(session, 1, **LONG))[0] == "done"
+
+    asyncio.run(check())
+    serve.shutdown()
+    assert sockets() <= before
+
+
+def test_a_killed_replica_ends_each_of_its_requests_once(app, second_node):
+    """64 streams and 16 others on two replicas, one killed: all end, in their answer or in one error, and the app goes on."""
+    app(min_replicas=2, max_replicas=2)
+
+    async def check():
+        async with client() as session:
+            expected = [await stream(session, seed, **LONG) for seed in (0, 63)]
+            began = [asyncio.Event() for _ in range(64)]
+            running = [asyncio.create_task(stream(session, seed, began[seed], **LONG)) for seed in range(64)]
+            others = [asyncio.create_task(whole(session, seed, **LONG)) for seed in range(16)]
+            await asyncio.gather(*(event.wait() for event in began))
+            name, namespace = next(iter(replicas().items()))
+            ray.kill(ray.get_actor(name, namespace), no_restart=True)
+            ends = await asyncio.gather(*running)
+            kinds = [kind for kind, _ in ends]
+            assert set(kinds) <= {"done", "cut", "refused"}, kinds
+            assert kinds.count("done") >= 16 and len(kinds) - kinds.count("done") >= 16, kinds
+            for seed, answer in ((0, expected[0]), (63, expected[1])):
+                assert ends[seed] == answer or ends[seed][0] != "done"
+            for kind, text in await asyncio.gather(*others):
+                assert kind == "done" or text.startswith(("500 ", "503 ")), (kind, text)
+            # What comes next is served by the replica that is left.
+            assert await stream(session, 0, **LONG) == expected[0]
+
+    asyncio.run(check())
+
+
+def test_a_replica_is_drained_before_it_goes(app, second_node):
+    before = sockets()
+    app(min_replicas=2, max_replicas=2)
+
+    async def check():
+        async with client() as session:
+            began = [asyncio.Event() for _ in range(32)]
+            running = [asyncio.create_task(stream(session, seed, began[seed], **LONG)) for seed in range(32)]
+            await asyncio.gather(*(event.wait() for event in began))
+            await asyncio.to_thread(app, min_replicas=1, max_replicas=1)
+            assert [kind for kind, _ in await asyncio.gather(*running)] == ["done"] * 32
+
+    asyncio.run(check())
+    deadline = time.monotonic() + 60
+    while len(replicas()) > 1 and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert len(replicas()) == 1
+    # The engine of the other ended in order, too.
+    assert len(sockets() - before) == 1
+
+
+def test_a_replica_comes_while_requests_wait(app):
+    """Also where the server asks for a key, for its metrics too."""
+    app(max_num_seqs=1, waiting_per_replica=8, max_replicas=2, upscale_delay_s=0, engine_args=["--api-key", "secret"])
+
+    async def check():
+        async with client() as session:
+            running: set = set()
+            deadline = time.monotonic() + 90
+            while len(replicas()) < 2 and time.monotonic() < deadline:
+                running = {task for task in running if not task.done()}
+                running |= {asyncio.create_task(stream(session, seed, **LONG)) for seed in range(32 - len(running))}
+                await asyncio.sleep(0.5)
+            assert len(replicas()) == 2
+            assert {kind for kind, _ in await asyncio.gather(*running)} == {"done"}
+
+    asyncio.run(check())
+
+
+def test_a_replica_finds_its_key(monkeypatch):
+    monkeypatch.delenv("FORMWORK_API_KEY", raising=False)
+    assert _key_of(["--max-model-len", "8"]) is None
+    assert _key_of(["--api-key", "a", "--api-key-x", "b"]) == _key_of(["--api-key=a"]) == "a"
+    monkeypatch.setenv("FORMWORK_API_KEY", "c")
+    assert _key_of([]) == "c"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "running", "current", "target", "wanted"),
+    [
+        ([0, 0], [0, 0], 2, 2, 1),
+        ([0, 0], [4, 5], 2, 2, 2),
+        ([0, 0], [4, 4], 2, 2, 1),
+        ([0, 0], [16, 16], 2, 2, 2),
+        ([1, 0], [8, 8], 2, 2, 3),
+        ([5, 6], [8, 8], 2, 2, 4),
+        ([5, 6], [8, 8], 2, 5, 5),
+        ([], [], 0, 1, 1),
+    ],
+)
+def test_how_many_replicas_are_wanted(waiting, running, current, target, wanted):
+    metrics = {"waiting": dict(enumerate(waiting)), "running": dict(enumerate(running))}
+    context = SimpleNamespace(aggregated_metrics=metrics, current_num_replicas=current, target_num_replicas=target)
+    assert ScaleOnWaiting(max_num_seqs=8, waiting_per_replica=10)(context) == (wanted, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"min_replicas": 0}, "min_replicas is 0"),
+        ({"min_replicas": 3, "max_replicas": 2}, "max_replicas is 2 and min_replicas 3"),
+        ({"max_num_seqs": 0}, "max_num_seqs is 0"),
+        ({"drain_s": -1}, "drain_s is -1"),
+        ({"engine_args": ["--port", "1"]}, "engine_args has '--port'"),
+    ],
+)
+def test_wrong_arguments_are_named_at_once(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        formwork.ray.serve_app(**arguments)
