@@ -137,6 +137,11 @@ impl PoolerConfig {
         if runner == RunnerType::Generate {
             return Ok(None);
         }
+        if let Some(template) = &args.chat_template {
+            let message = "--chat-template: embeddings and scores are made without a template: leave it out, and write \
+                           what the model needs around the texts";
+            return Err(ValidationError::field("chat_template", template, message));
+        }
         let score = match (tokens, has_classifier, args.convert) {
             (Some([no, yes]), _, ConvertArg::Auto | ConvertArg::Classify) => {
                 ScoreKind::Tokens { no, yes }
@@ -587,6 +592,28 @@ mod tests {
             let error = resolve(fields.clone(), |_| {}).unwrap_err();
             assert!(error.contains(field) && error.contains(TANH), "{error}");
             assert_eq!(resolve(fields, asked), Ok(true));
+        }
+    }
+
+    #[test]
+    fn a_chat_template_is_for_models_that_generate() {
+        for (architecture, convert, is_good) in [
+            ("BertForSequenceClassification", ConvertArg::Auto, false),
+            ("Qwen3ForSequenceClassification", ConvertArg::Auto, false),
+            ("BertModel", ConvertArg::Auto, false),
+            (QWEN3.1, ConvertArg::Embed, false),
+            (QWEN3.1, ConvertArg::Auto, true),
+        ] {
+            let found = resolve(&[config(("config.json", architecture))], |args| {
+                args.chat_template = Some("{{ messages[0].content }}".to_owned());
+                args.convert = convert;
+            });
+            match found {
+                Ok(found) => assert!(is_good && found.is_none(), "{architecture}"),
+                Err(error) => {
+                    assert!(!is_good && error.contains("--chat-template"), "{error}");
+                }
+            }
         }
     }
 
