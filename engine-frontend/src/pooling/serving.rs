@@ -378,6 +378,22 @@ fn tokenize(
     max_model_len: u32,
     cancel: &CancelFlag,
 ) -> Result<(Vec<u32>, Option<usize>), ValidationError> {
+    let keep = match options.truncate_prompt_tokens {
+        None => None,
+        Some(-1) => Some(max_model_len),
+        Some(keep) => {
+            let within = u32::try_from(keep)
+                .ok()
+                .filter(|keep| *keep <= max_model_len);
+            Some(within.ok_or_else(|| {
+                let message = format!(
+                    "truncate_prompt_tokens must be between 1 and the model's context length {max_model_len}, or -1"
+                );
+                ValidationError::field("truncate_prompt_tokens", keep, message)
+            })?)
+        }
+    };
+    let keep = keep.map(|keep| keep as usize);
     let of_text = |text| {
         let prompt = Prompt::Text(text);
         let tokenized = processor.tokenize(prompt, options.add_special_tokens, cancel);
@@ -387,23 +403,13 @@ fn tokenize(
         Form::TokenIds(token_ids) => (token_ids, None),
         Form::Text(text) => (of_text(text)?, None),
         Form::Joined(first, second) => (of_text(format!("{first}{second}"))?, None),
-        Form::Pair(first, second) => processor.tokenize_pair(&first, &second, cancel)?,
+        Form::Pair(first, second) => {
+            processor.tokenize_pair(&first, &second, options.add_special_tokens, keep, cancel)?
+        }
     };
-    let keep = match options.truncate_prompt_tokens {
-        None => return Ok((token_ids, second)),
-        Some(-1) => max_model_len,
-        Some(keep) => u32::try_from(keep)
-            .ok()
-            .filter(|keep| *keep <= max_model_len)
-            .ok_or_else(|| {
-                let message = format!(
-                    "truncate_prompt_tokens must be between 1 and the model's context length {max_model_len}, or -1"
-                );
-                ValidationError::field("truncate_prompt_tokens", keep, message)
-            })?,
-    };
-    let keep = keep as usize;
-    if let Some(excess) = token_ids.len().checked_sub(keep) {
+    if let Some(keep) = keep
+        && let Some(excess) = token_ids.len().checked_sub(keep)
+    {
         // What the tokenizer puts at the end stays there.
         let has_end = token_ids
             .last()
