@@ -133,7 +133,11 @@ impl Tokenizer {
 
     /// The token ids of two texts as the file's post-processor puts them together, and the first place whose
     /// tokens have the type 1, where there is one: BERT's second text. Without a template for pairs the second
-    /// text follows the first.
+    /// text follows the first. `add_special_tokens` as in [`Self::encode`].
+    ///
+    /// What is above `max_length` tokens is cut off the ends of the texts, of the longer one first, until both are
+    /// equally long (`longest_first` of the `tokenizers` library). What the post-processor adds stays, even where
+    /// that alone is longer.
     ///
     /// # Errors
     /// [`TokenizerError::Encode`], where the library fails.
@@ -141,11 +145,33 @@ impl Tokenizer {
         &self,
         text: &str,
         second: &str,
+        add_special_tokens: bool,
+        max_length: Option<usize>,
     ) -> Result<(Vec<u32>, Option<usize>), TokenizerError> {
-        let encoded = without_panic(|| self.inner.encode_fast((text, second), true));
+        let encoded = without_panic(|| self.inner.encode_fast((text, second), add_special_tokens));
         let encoding = encoded.map_err(|message| TokenizerError::Encode { message })?;
-        let second = encoding.get_type_ids().iter().position(|&id| id != 0);
-        Ok((encoding.get_ids().to_vec(), second))
+        let (ids, types) = (encoding.get_ids(), encoding.get_type_ids());
+        let of_type_1 = |types: &[u32]| types.iter().position(|&id| id != 0);
+        let max_length = match max_length {
+            Some(max_length) if max_length < ids.len() => max_length,
+            _ => return Ok((ids.to_vec(), of_type_1(types))),
+        };
+        let sequences = encoding.get_sequence_ids();
+        let length = |text| sequences.iter().filter(|s| **s == Some(text)).count();
+        let mut left = longest_first([length(0), length(1)], ids.len() - max_length);
+        let tokens = ids.iter().zip(types).zip(sequences);
+        let kept = tokens.filter(|(_, sequence)| {
+            let left = sequence.and_then(|text| left.get_mut(text));
+            left.is_none_or(|left| match left.checked_sub(1) {
+                Some(fewer) => {
+                    *left = fewer;
+                    true
+                }
+                None => false,
+            })
+        });
+        let (ids, types): (Vec<u32>, Vec<u32>) = kept.map(|((id, kind), _)| (*id, *kind)).unzip();
+        Ok((ids, of_type_1(&types)))
     }
 
     /// Whether a text is always encoded as its two parts are, one by one, where it is cut between these
@@ -283,6 +309,16 @@ impl Tokenizer {
     /// Most spaces that decoding drops at a text's start.
     pub(crate) fn leading_spaces(&self) -> usize {
         self.leading_spaces
+    }
+}
+
+/// How many tokens of two texts stay where this many are to go.
+fn longest_first([first, second]: [usize; 2], excess: usize) -> [usize; 2] {
+    let room = (first + second).saturating_sub(excess);
+    let shorter = first.min(second).min(room / 2);
+    match first > second {
+        true => [room - shorter, shorter],
+        false => [shorter, room - shorter],
     }
 }
 

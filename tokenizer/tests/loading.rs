@@ -356,9 +356,34 @@ fn two_texts_of_a_word_piece_have_types() {
     let ids = |text: &str| tokenizer.encode(text, true).unwrap();
     // Nothing is cut, whatever the file says.
     assert_eq!(ids("A cats."), [1, 3, 4, 5, 6, 2]);
-    let (pair, second) = tokenizer.encode_pair("cats", "a cat").unwrap();
+    let (pair, second) = tokenizer.encode_pair("cats", "a cat", true, None).unwrap();
     assert_eq!(pair, [1, 4, 5, 2, 3, 4, 2]);
     assert_eq!(second, Some(4));
+    let (pair, second) = tokenizer.encode_pair("cats", "a cat", false, None).unwrap();
+    assert_eq!((&pair[..], second), (&[4, 5, 3, 4][..], Some(2)));
+    // What is too long is cut as the library cuts it, and every special token stays.
+    let mut library = tokenizers::Tokenizer::from_bytes(json.to_string()).unwrap();
+    for (first, second, max_length) in (0..6_usize)
+        .flat_map(|first| (0..6_usize).map(move |second| (first, second)))
+        .flat_map(|(first, second)| (3..15_usize).map(move |most| (first, second, most)))
+    {
+        library
+            .with_truncation(Some(tokenizers::TruncationParams {
+                max_length,
+                ..Default::default()
+            }))
+            .unwrap();
+        let (a, b) = ("a ".repeat(first), "cat ".repeat(second));
+        let expected = library.encode((&*a, &*b), true).unwrap();
+        let (pair, place) = tokenizer
+            .encode_pair(&a, &b, true, Some(max_length))
+            .unwrap();
+        assert_eq!(pair, expected.get_ids(), "{first} {second} {max_length}");
+        let types = expected.get_type_ids();
+        assert_eq!(place, types.iter().position(|&id| id == 1));
+    }
+    let (pair, _) = tokenizer.encode_pair("a", "cat", true, Some(1)).unwrap();
+    assert_eq!(pair, [1, 2, 2]);
     assert_eq!(tokenizer.decode(&[3, 4, 5], false), "a cats");
 }
 

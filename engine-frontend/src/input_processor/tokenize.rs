@@ -59,7 +59,7 @@ impl InputProcessor {
     }
 
     /// The tokens of two texts in the tokenizer's form for such, and the first place of the second one where the
-    /// model tells them apart.
+    /// model tells them apart. What is above `max_length` is cut off the texts, of the longer one first.
     ///
     /// # Errors
     /// Too many tokens.
@@ -67,6 +67,8 @@ impl InputProcessor {
         &self,
         first: &str,
         second: &str,
+        add_special_tokens: bool,
+        max_length: Option<usize>,
         cancel: &CancelFlag,
     ) -> Result<(Vec<u32>, Option<usize>), ValidationError> {
         let limit = TextLimit {
@@ -76,7 +78,7 @@ impl InputProcessor {
         for text in [first, second] {
             self.check_length(text, limit, cancel)?;
         }
-        let pair = self.tokenizer.encode_pair(first, second);
+        let pair = (self.tokenizer).encode_pair(first, second, add_special_tokens, max_length);
         pair.map_err(|error| ValidationError::field("prompt", second, error.to_string()))
     }
 

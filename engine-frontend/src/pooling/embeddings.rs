@@ -125,10 +125,7 @@ impl EmbeddingRequest {
             let message = "dimensions must be at least 1";
             return Err(ValidationError::field("dimensions", 0, message));
         }
-        let use_activation = match fields.take("use_activation")? {
-            Some(use_activation) => Some(use_activation),
-            None => fields.take("normalize")?,
-        };
+        let use_activation = take_activation(&mut fields, "normalize")?;
         let prompts = PromptOptions::take(&mut fields)?;
         fields.finish()?;
         Ok(Self {
@@ -157,6 +154,22 @@ impl EmbeddingRequest {
             EmbeddingInput::TokenIds(ids) => size_of_val(ids.as_slice()),
         });
         inputs.sum()
+    }
+}
+
+/// Takes `use_activation`, or the older name that it has in a route.
+pub(super) fn take_activation(
+    fields: &mut Fields,
+    older: &'static str,
+) -> Result<Option<bool>, ValidationError> {
+    let use_activation = fields.take("use_activation")?;
+    match (use_activation, fields.take::<bool>(older)?) {
+        (Some(_), Some(_)) => {
+            let message =
+                format!("use_activation and {older} are both given: leave out one of the two");
+            Err(ValidationError::about(older, message))
+        }
+        (use_activation, older) => Ok(use_activation.or(older)),
     }
 }
 
@@ -317,6 +330,11 @@ mod tests {
                 "at least 1",
             ),
             (json!({"input": "a", "messages": []}), "messages", "input"),
+            (
+                json!({"input": "a", "use_activation": true, "normalize": true}),
+                "normalize",
+                "both given",
+            ),
             (
                 json!({"input": "a", "dimension": 5}),
                 "dimension",

@@ -137,6 +137,11 @@ impl PoolerConfig {
         if runner == RunnerType::Generate {
             return Ok(None);
         }
+        if let Some(template) = &args.chat_template {
+            let message = "--chat-template: embeddings and scores are made without a template: leave it out, and write \
+                           what the model needs around the texts";
+            return Err(ValidationError::field("chat_template", template, message));
+        }
         let score = match (tokens, has_classifier, args.convert) {
             (Some([no, yes]), _, ConvertArg::Auto | ConvertArg::Classify) => {
                 ScoreKind::Tokens { no, yes }
@@ -162,9 +167,11 @@ impl PoolerConfig {
             pooling_type: (asked.pooling_type)
                 .or(found.map(|modules| modules.pooling_type))
                 .unwrap_or(default_type),
-            use_activation: (asked.use_activation)
-                .or(found.map(|modules| modules.normalizes))
-                .unwrap_or(true),
+            use_activation: match (asked.use_activation, &score) {
+                (Some(use_activation), _) => use_activation,
+                (None, ScoreKind::Classifier) => has_activation(&config)?,
+                (None, _) => found.is_none_or(|modules| modules.normalizes),
+            },
             is_matryoshka: match overrides.is_matryoshka {
                 Some(is_matryoshka) => is_matryoshka,
                 None => config.get("is_matryoshka") == Some(&Value::Bool(true)),
@@ -225,6 +232,33 @@ fn is_encoder(architecture: &str) -> bool {
             let rest = architecture.strip_prefix(family);
             rest.is_some_and(|rest| ["Model", "ForSequenceClassification"].contains(&rest))
         })
+}
+
+/// Whether a cross-encoder's scores are probabilities: by its `sentence_transformers.activation_fn`, else by the
+/// field of older releases, in vLLM's order; true where neither is there.
+fn has_activation(config: &Map<String, Value>) -> Result<bool, ValidationError> {
+    const OLDER: &str = "sbert_ce_default_activation_function";
+    let newer = config.get("sentence_transformers");
+    let newer = newer.and_then(|value| value.get("activation_fn"));
+    let newer = newer.map(|value| ("sentence_transformers.activation_fn", value));
+    let older = config.get(OLDER).map(|value| (OLDER, value));
+    let found = [newer, older].into_iter().flatten();
+    let Some((field, value)) = found.into_iter().find(|(_, value)| !value.is_null()) else {
+        return Ok(true);
+    };
+    match value.as_str() {
+        Some("torch.nn.modules.linear.Identity") => Ok(false),
+        Some("torch.nn.modules.activation.Sigmoid") => Ok(true),
+        _ => {
+            let message = format!(
+                "config.json: {field} must be torch.nn.modules.linear.Identity or \
+                 torch.nn.modules.activation.Sigmoid, got {}; --pooler-config '{{\"use_activation\": false}}' makes \
+                 scores without an activation",
+                cut_short(&value.to_string())
+            );
+            Err(ValidationError::field(field, value, message))
+        }
+    }
 }
 
 /// The tokens that say no and yes.
@@ -511,6 +545,75 @@ mod tests {
         ] {
             let error = kind(architecture, change).unwrap_err();
             assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_cross_encoder_says_what_its_scores_are() {
+        const IDENTITY: &str = "torch.nn.modules.linear.Identity";
+        const SIGMOID: &str = "torch.nn.modules.activation.Sigmoid";
+        let resolve = |fields: Value, change: fn(&mut EngineArgs)| {
+            let mut config = json!({"architectures": ["BertForSequenceClassification"]});
+            let fields = fields.as_object().unwrap().clone();
+            config.as_object_mut().unwrap().extend(fields);
+            let found = resolve(&[("config.json", config)], change);
+            found.map(|found| found.unwrap().use_activation)
+        };
+        let newer = |name: &str| json!({"sentence_transformers": {"activation_fn": name}});
+        let older = |name: &str| json!({"sbert_ce_default_activation_function": name});
+        for (fields, expected) in [
+            (json!({}), true),
+            (json!({"sentence_transformers": {"version": "4.1.0"}}), true),
+            (json!({"sbert_ce_default_activation_function": null}), true),
+            (newer(IDENTITY), false),
+            (newer(SIGMOID), true),
+            (older(IDENTITY), false),
+            (older(SIGMOID), true),
+            (
+                json!({"sentence_transformers": {"activation_fn": IDENTITY},
+                       "sbert_ce_default_activation_function": SIGMOID}),
+                false,
+            ),
+        ] {
+            assert_eq!(resolve(fields.clone(), |_| {}), Ok(expected), "{fields}");
+        }
+        let asked = |args: &mut EngineArgs| {
+            args.pooler_config = Some(PoolerOverride {
+                use_activation: Some(true),
+                ..PoolerOverride::default()
+            });
+        };
+        assert_eq!(resolve(newer(IDENTITY), asked), Ok(true));
+        const TANH: &str = "torch.nn.modules.activation.Tanh";
+        for (fields, field) in [
+            (newer(TANH), "sentence_transformers.activation_fn"),
+            (older(TANH), "sbert_ce_default_activation_function"),
+        ] {
+            let error = resolve(fields.clone(), |_| {}).unwrap_err();
+            assert!(error.contains(field) && error.contains(TANH), "{error}");
+            assert_eq!(resolve(fields, asked), Ok(true));
+        }
+    }
+
+    #[test]
+    fn a_chat_template_is_for_models_that_generate() {
+        for (architecture, convert, is_good) in [
+            ("BertForSequenceClassification", ConvertArg::Auto, false),
+            ("Qwen3ForSequenceClassification", ConvertArg::Auto, false),
+            ("BertModel", ConvertArg::Auto, false),
+            (QWEN3.1, ConvertArg::Embed, false),
+            (QWEN3.1, ConvertArg::Auto, true),
+        ] {
+            let found = resolve(&[config(("config.json", architecture))], |args| {
+                args.chat_template = Some("{{ messages[0].content }}".to_owned());
+                args.convert = convert;
+            });
+            match found {
+                Ok(found) => assert!(is_good && found.is_none(), "{architecture}"),
+                Err(error) => {
+                    assert!(!is_good && error.contains("--chat-template"), "{error}");
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::embeddings::{PromptOptions, check_count};
+use super::embeddings::{PromptOptions, check_count, take_activation};
 use crate::error::{ValidationError, cut_short};
 use crate::openai::{Fields, UsageInfo, missing};
 
@@ -122,7 +122,7 @@ impl ScoreRequest {
             );
             return Err(ValidationError::field(text_1.field, first, message));
         }
-        let use_activation = take_activation(&mut fields)?;
+        let use_activation = take_activation(&mut fields, "activation")?;
         let prompts = PromptOptions::take(&mut fields)?;
         fields.finish()?;
         Ok(Self {
@@ -132,13 +132,6 @@ impl ScoreRequest {
             use_activation,
             prompts,
         })
-    }
-}
-
-fn take_activation(fields: &mut Fields) -> Result<Option<bool>, ValidationError> {
-    match fields.take("use_activation")? {
-        Some(use_activation) => Ok(Some(use_activation)),
-        None => fields.take("activation"),
     }
 }
 
@@ -176,7 +169,7 @@ impl RerankRequest {
         fields.refuse_unless("max_tokens_per_doc", instead, |_| false)?;
         let top_n = fields.take::<u32>("top_n")?.filter(|top_n| *top_n > 0);
         let return_documents = fields.take("return_documents")?.unwrap_or(true);
-        let use_activation = take_activation(&mut fields)?;
+        let use_activation = take_activation(&mut fields, "activation")?;
         let prompts = PromptOptions::take(&mut fields)?;
         fields.finish()?;
         Ok(Self {
@@ -318,11 +311,20 @@ mod tests {
         assert_eq!(request.score.text_2.texts, ["a", "b"]);
         assert_eq!(request.top_n, Some(1));
         assert!(!request.return_documents);
+        for name in ["use_activation", "activation"] {
+            let request =
+                RerankRequest::from_json(json!({"query": "a", "documents": ["a"], name: false}));
+            assert_eq!(request.unwrap().score.use_activation, Some(false));
+        }
         for (body, parameter) in [
             (json!({"documents": ["a"]}), "query"),
             (json!({"query": "a"}), "documents"),
             (json!({"query": "a", "documents": [1]}), "documents[0]"),
             (json!({"query": "a", "documents": ["a"], "top": 3}), "top"),
+            (
+                json!({"query": "a", "documents": ["a"], "use_activation": false, "activation": false}),
+                "activation",
+            ),
         ] {
             let error = RerankRequest::from_json(body).unwrap_err();
             assert_eq!(error.parameter.as_deref(), Some(parameter));

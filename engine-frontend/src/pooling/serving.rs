@@ -47,8 +47,12 @@ impl PreparedPooling {
 #[derive(Debug, Clone)]
 enum Ask {
     Pooled(PoolingParams),
-    /// The probability of the second token against the first, next after the prompt.
-    Tokens([u32; 2]),
+    /// How likely the second token is against the first, next after the prompt.
+    Tokens {
+        token_ids: [u32; 2],
+        /// As a probability, or as the difference of their logits.
+        use_activation: bool,
+    },
 }
 
 /// A prompt that is to be tokenized.
@@ -205,7 +209,10 @@ impl OpenAIServing {
                         ValidationError::about("model", message)
                     })
                 };
-                let ask = Ask::Tokens([token(no)?, token(yes)?]);
+                let ask = Ask::Tokens {
+                    token_ids: [token(no)?, token(yes)?],
+                    use_activation: request.use_activation.unwrap_or(config.use_activation),
+                };
                 (pairs(text_1, text_2, config.is_encoder), ask)
             }
         };
@@ -237,12 +244,9 @@ impl OpenAIServing {
                     outputs.into_iter().map(score).collect();
                 scores?
             }
-            Ask::Tokens(_) => {
-                let yes = |output: &RequestOutput| output.scores.first()?.get(1).copied();
-                let scores = outputs
-                    .iter()
-                    .map(|output| yes(output).unwrap_or(f32::NAN).exp());
-                scores.collect()
+            Ask::Tokens { use_activation, .. } => {
+                let score = |output: &RequestOutput| token_score(output, use_activation);
+                outputs.iter().map(score).collect()
             }
         };
         match scores.iter().all(|score: &f32| score.is_finite()) {
@@ -378,6 +382,22 @@ fn tokenize(
     max_model_len: u32,
     cancel: &CancelFlag,
 ) -> Result<(Vec<u32>, Option<usize>), ValidationError> {
+    let keep = match options.truncate_prompt_tokens {
+        None => None,
+        Some(-1) => Some(max_model_len),
+        Some(keep) => {
+            let within = u32::try_from(keep)
+                .ok()
+                .filter(|keep| *keep <= max_model_len);
+            Some(within.ok_or_else(|| {
+                let message = format!(
+                    "truncate_prompt_tokens must be between 1 and the model's context length {max_model_len}, or -1"
+                );
+                ValidationError::field("truncate_prompt_tokens", keep, message)
+            })?)
+        }
+    };
+    let keep = keep.map(|keep| keep as usize);
     let of_text = |text| {
         let prompt = Prompt::Text(text);
         let tokenized = processor.tokenize(prompt, options.add_special_tokens, cancel);
@@ -387,23 +407,13 @@ fn tokenize(
         Form::TokenIds(token_ids) => (token_ids, None),
         Form::Text(text) => (of_text(text)?, None),
         Form::Joined(first, second) => (of_text(format!("{first}{second}"))?, None),
-        Form::Pair(first, second) => processor.tokenize_pair(&first, &second, cancel)?,
+        Form::Pair(first, second) => {
+            processor.tokenize_pair(&first, &second, options.add_special_tokens, keep, cancel)?
+        }
     };
-    let keep = match options.truncate_prompt_tokens {
-        None => return Ok((token_ids, second)),
-        Some(-1) => max_model_len,
-        Some(keep) => u32::try_from(keep)
-            .ok()
-            .filter(|keep| *keep <= max_model_len)
-            .ok_or_else(|| {
-                let message = format!(
-                    "truncate_prompt_tokens must be between 1 and the model's context length {max_model_len}, or -1"
-                );
-                ValidationError::field("truncate_prompt_tokens", keep, message)
-            })?,
-    };
-    let keep = keep as usize;
-    if let Some(excess) = token_ids.len().checked_sub(keep) {
+    if let Some(keep) = keep
+        && let Some(excess) = token_ids.len().checked_sub(keep)
+    {
         // What the tokenizer puts at the end stays there.
         let has_end = token_ids
             .last()
@@ -436,7 +446,7 @@ fn core_request(
                 ..*params
             });
         }
-        Ask::Tokens(token_ids) => {
+        Ask::Tokens { token_ids, .. } => {
             request.scored_positions = [ScoredPosition {
                 num_tokens,
                 token_ids: token_ids.to_vec(),
@@ -558,6 +568,15 @@ fn no_embeddings(config: &PoolerConfig) -> ValidationError {
 fn vector_of(output: RequestOutput) -> Result<Vec<f32>, ServingError> {
     let vector = output.pooling_output;
     vector.ok_or_else(|| internal("the engine core pooled nothing"))
+}
+
+/// The score of a model that answers by tokens: the logarithms of both probabilities differ as the logits do.
+fn token_score(output: &RequestOutput, use_activation: bool) -> f32 {
+    match output.scores.first().map(|scores| &scores[..]) {
+        Some([_, yes]) if use_activation => yes.exp(),
+        Some([no, yes]) => yes - no,
+        _ => f32::NAN,
+    }
 }
 
 fn not_finite() -> ServingError {

@@ -23,6 +23,7 @@ pub use self::quantization::{
 };
 use self::settings::Defaults;
 use super::error::ModelError;
+use super::models::check_decoder;
 use super::rotary::RopeParameters;
 
 /// What stands between the gate and its product with the other half of an MLP, or between its two matrices.
@@ -103,8 +104,8 @@ impl HfConfig {
     /// Parses `config.json`.
     ///
     /// # Errors
-    /// [`ModelError::File`] where it isn't a JSON object, [`ModelError::Config`] where a field is
-    /// missing, out of range, or asks for something that isn't implemented.
+    /// [`ModelError::File`] where it isn't a JSON object, [`ModelError::UnknownArchitecture`],
+    /// [`ModelError::Config`] where a field is missing, out of range, or asks for something that isn't implemented.
     pub fn parse(json: &[u8]) -> Result<Self, ModelError> {
         let root: Value = serde_json::from_slice(json).map_err(|error| ModelError::File {
             file: "config.json".to_owned(),
@@ -124,7 +125,9 @@ impl HfConfig {
         if let Some(kind) = EncoderKind::of(&architecture) {
             return fields.encoder(architecture, kind);
         }
+        let named = architecture.clone();
         let (architecture, is_classifier) = as_decoder(architecture);
+        check_decoder(&architecture, &named)?;
         fields.refuse_unsupported(&architecture)?;
         let defaults = Defaults::of(&architecture);
         let hidden_size = fields.positive("hidden_size")?;
@@ -285,6 +288,24 @@ mod tests {
         assert_eq!(config.layer_ropes, [Some(0); 4]);
         assert_eq!(config.sliding_windows, [None; 4]);
         assert!(!config.tie_word_embeddings && !config.attention_bias && !config.mlp_bias);
+    }
+
+    /// Whatever else they say.
+    #[test]
+    fn models_that_are_not_there_are_refused_by_their_name() {
+        for name in [
+            "BertForMaskedLM",
+            "MPNetModel",
+            "MPNetForSequenceClassification",
+            "ModernBertModel",
+        ] {
+            let message = parse(json!({"architectures": [name], "hidden_act": "gelu"}));
+            let message = message.unwrap_err();
+            let start =
+                format!("config.json: architectures: {name} is not supported; supported are ");
+            assert!(message.starts_with(&start), "{message}");
+            assert!(message.contains("LlamaForCausalLM") && message.contains("BertModel"));
+        }
     }
 
     #[test]

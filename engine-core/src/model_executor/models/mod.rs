@@ -34,6 +34,7 @@ use super::{
     ModelDtype, ModelLimits,
 };
 
+pub(crate) use registry::check_decoder;
 pub use registry::supported_architectures;
 
 /// Weights on a backend, whichever family and backend that is.
@@ -89,7 +90,6 @@ pub(crate) fn load(
     pool: Arc<ComputePool>,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedModel, ModelError> {
-    registry::check(&config.architecture)?;
     let checkpoint = Checkpoint::open(files, &config)?;
     let is_cuda = matches!(
         options.backend,

@@ -76,12 +76,13 @@ pub fn supported_architectures() -> Vec<&'static str> {
     decoders().iter().copied().chain(encoders).collect()
 }
 
-/// Refuses an architecture that no family has, before anything is mapped.
-pub(super) fn check(architecture: &str) -> Result<(), ModelError> {
-    if supported_architectures().contains(&architecture) {
+/// Refuses a decoder that no family has by the name `named` of the checkpoint, which may end in a classifier, before
+/// anything else of its configuration is read.
+pub(crate) fn check_decoder(architecture: &str, named: &str) -> Result<(), ModelError> {
+    if decoders().contains(&architecture) {
         return Ok(());
     }
-    Err(unknown(architecture))
+    Err(unknown(named))
 }
 
 fn unknown(architecture: &str) -> ModelError {
