@@ -155,6 +155,17 @@ impl OpenAIServing {
         })
     }
 
+    /// Prompts that a request for scores takes: its pairs, or all its texts where they are compared by their vectors.
+    pub fn num_score_prompts(&self, request: &ScoreRequest) -> usize {
+        let num_pairs = request.text_2.texts.len();
+        match self.pooler() {
+            Ok(config) if matches!(config.score, ScoreKind::Cosine) => {
+                num_pairs + request.text_1.texts.len()
+            }
+            _ => num_pairs,
+        }
+    }
+
     /// Turns a request for scores into what the core is asked.
     ///
     /// # Errors
@@ -422,6 +433,8 @@ fn tokenize(
         token_ids.drain(end - excess..end);
         second = second.map(|second| second.min(token_ids.len()));
     }
+    // What was cut off is not to be held while thousands of others are made.
+    token_ids.shrink_to_fit();
     Ok((token_ids, second))
 }
 

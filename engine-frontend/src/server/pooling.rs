@@ -33,7 +33,7 @@ pub(super) async fn embeddings(State(app): App, request: Request) -> Result<Resp
 pub(super) async fn scores(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
     let (request, mut share) = call.json(request, ScoreRequest::from_json).await?;
-    if let Some(refusal) = call.count_answers(request.text_2.texts.len()) {
+    if let Some(refusal) = call.count_answers(app.serving.num_score_prompts(&request)) {
         return Ok(refusal);
     }
     let prepared = app.serving.prepare_scores(&request, &call.context);
@@ -49,7 +49,7 @@ pub(super) async fn scores(State(app): App, request: Request) -> Result<Response
 pub(super) async fn rankings(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
     let (request, mut share) = call.json(request, RerankRequest::from_json).await?;
-    if let Some(refusal) = call.count_answers(request.score.text_2.texts.len()) {
+    if let Some(refusal) = call.count_answers(app.serving.num_score_prompts(&request.score)) {
         return Ok(refusal);
     }
     let prepared = (app.serving).prepare_scores(&request.score, &call.context);
