@@ -158,7 +158,7 @@ impl Tokenizer {
         };
         let sequences = encoding.get_sequence_ids();
         let length = |text| sequences.iter().filter(|s| **s == Some(text)).count();
-        let mut left = longest_first([length(0), length(1)], ids.len() - max_length);
+        let mut left = longest_first([length(0), length(1)], ids.len() - max_length, max_length);
         let tokens = ids.iter().zip(types).zip(sequences);
         let kept = tokens.filter(|(_, sequence)| {
             let left = sequence.and_then(|text| left.get_mut(text));
@@ -312,9 +312,12 @@ impl Tokenizer {
     }
 }
 
-/// How many tokens of two texts stay where this many are to go.
-fn longest_first([first, second]: [usize; 2], excess: usize) -> [usize; 2] {
-    let room = (first + second).saturating_sub(excess);
+/// How many tokens of two texts of these lengths stay where this many are to go, of `max_length` that all of them may
+/// be. Where an odd number has to be shared out, the longer text gets one more; of texts that are equally long, or both
+/// longer than `max_length`, the second: so does the `tokenizers` library.
+fn longest_first(lengths: [usize; 2], excess: usize, max_length: usize) -> [usize; 2] {
+    let [first, second] = lengths.map(|length| length.min(max_length));
+    let room = lengths.iter().sum::<usize>().saturating_sub(excess);
     let shorter = first.min(second).min(room / 2);
     match first > second {
         true => [room - shorter, shorter],

@@ -242,8 +242,8 @@ fn has_activation(config: &Map<String, Value>) -> Result<bool, ValidationError> 
     let newer = newer.and_then(|value| value.get("activation_fn"));
     let newer = newer.map(|value| ("sentence_transformers.activation_fn", value));
     let older = config.get(OLDER).map(|value| (OLDER, value));
-    let found = [newer, older].into_iter().flatten();
-    let Some((field, value)) = found.into_iter().find(|(_, value)| !value.is_null()) else {
+    let mut found = [newer, older].into_iter().flatten();
+    let Some((field, value)) = found.find(|(_, value)| !value.is_null()) else {
         return Ok(true);
     };
     match value.as_str() {
