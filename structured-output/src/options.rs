@@ -19,7 +19,7 @@ pub struct CompilerOptions {
     /// Bounds on what is accepted, and on the work of one mask.
     pub limits: Limits,
     /// Bytes that one call on a matcher may take, where the program's allocator is
-    /// [`MeteredAllocator`](crate::MeteredAllocator). Default 12 MiB: of 2,009 schemas of MaskBench none takes
+    /// [`MeteredAllocator`](crate::MeteredAllocator). Default 32 MiB: of 2,009 schemas of MaskBench none takes
     /// more than 2.
     pub max_mask_bytes: usize,
     /// Steps that a compilation may take at a time in the memory that all grammars share, where matchers
@@ -41,7 +41,7 @@ impl Default for CompilerOptions {
             cache_bytes: 128 << 20,
             budget: CompileBudget::default(),
             limits: Limits::default(),
-            max_mask_bytes: 12 << 20,
+            max_mask_bytes: 32 << 20,
             max_shared_steps: None,
             index_cache: None,
         }

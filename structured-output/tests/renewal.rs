@@ -5,8 +5,8 @@ mod byte_vocabulary;
 
 use byte_vocabulary::EOS;
 use structured_output::{
-    CancelFlag, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions,
-    MatcherError, RenewError,
+    CancelFlag, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError,
+    RenewError,
 };
 
 fn compiler(cache_bytes: usize) -> GrammarCompiler {
@@ -156,34 +156,6 @@ fn few_have_memory_of_their_own() {
     assert!(renew(&compiler, &mut fourth).is_err());
     drop(fork);
     renew(&compiler, &mut fourth).unwrap();
-}
-
-/// What fills its memory again and again by what is asked about its text goes on, as long as it comes further.
-#[test]
-fn a_text_that_fills_memory_of_its_own_goes_on_in_a_new_one() {
-    let compiler = compiler(16 << 20);
-    let schema = r#"{"type":"array","items":{"type":"string","maxLength":30},"uniqueItems":true}"#;
-    let options = JsonSchemaOptions::default();
-    let grammar = compiler.compile_json_schema(schema, &options).unwrap();
-    let mut matcher = GrammarMatcher::new(&grammar);
-    let items: Vec<String> = (0..150).map(|n| format!("\"item number {n}\"")).collect();
-    let text = format!("[{}]", items.join(","));
-    let mut num_renewed = 0;
-    for token_id in text.bytes().map(u32::from).chain([EOS]) {
-        let mask = ask(&compiler, &mut matcher, &mut num_renewed, |matcher| {
-            matcher.next_token_mask()
-        });
-        assert!(mask.is_allowed(token_id));
-        assert!(ask(&compiler, &mut matcher, &mut num_renewed, |matcher| {
-            matcher.accept_token(token_id)
-        }));
-    }
-    assert!(matcher.is_terminated());
-    assert!(
-        num_renewed > 10,
-        "{num_renewed}: it filled nothing of its own"
-    );
-    assert!(compiler.has_own_memory());
 }
 
 /// Who is moved again and again by what others do needs no memory of its own.

@@ -123,7 +123,7 @@ impl GrammarCompiler {
     ///
     /// First in the memory that new grammars share. A matcher that has come no further since the last
     /// time, or comes for the ninth time with few tokens in between, gets memory of its own; so does one whose text and
-    /// next mask don't fit beside the others. Of these there are at most two at a time, each half as large
+    /// next mask don't fit beside the others. Of these there are at most two at a time, each as large
     /// as what others share. One that is full begins anew, and is the end where less than 64 tokens were
     /// accepted in between: so a grammar that needs too much fails alone, and its neighbours go on. Costs a compilation, unless others have compiled the
     /// grammar meanwhile, and the text's tokens: together no more than twice

@@ -84,14 +84,11 @@ impl Shares {
         }
     }
 
-    /// The shares of a generation apart, for the few grammars in it: half of what all others have for states, and
-    /// less for what can be computed again.
+    /// The shares of a generation apart: the masks of a few grammars take a quarter of what those of all others
+    /// have.
     fn apart(self) -> Self {
         Self {
-            masks: self.masks / 8,
-            ready: self.ready / 4,
-            states: self.states / 2,
-            states_at_most: self.states_at_most / 2,
+            masks: self.masks / 4,
             ..self
         }
     }
