@@ -18,17 +18,14 @@ use structured_output::{
 const EOS: u32 = 256;
 
 fn compiler_with(limits: Limits) -> GrammarCompiler {
-    compiler_of(CompilerOptions {
-        limits,
-        ..CompilerOptions::default()
-    })
-}
-
-fn compiler_of(options: CompilerOptions) -> GrammarCompiler {
     let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     vocab.push(b"<eos>".to_vec());
     vocab.extend([&b"aaaa"[..], b"((((", b"))))", b"a+a"].map(<[u8]>::to_vec));
     let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
+    let options = CompilerOptions {
+        limits,
+        ..CompilerOptions::default()
+    };
     GrammarCompiler::new(Arc::new(info), options)
 }
 

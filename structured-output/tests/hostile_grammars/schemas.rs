@@ -1,12 +1,12 @@
 //! Schemas made to fill the memory, or to take long, within one call.
 
 use structured_output::{
-    CancelFlag, CompileBudget, CompileError, CompiledGrammar, CompilerOptions, GrammarMatcher,
-    GrammarSpecification, JsonSchemaOptions, MatcherError, PropertyOrder, RenewError,
+    CancelFlag, CompileBudget, CompileError, CompiledGrammar, GrammarMatcher, GrammarSpecification,
+    JsonSchemaOptions, MatcherError, PropertyOrder,
 };
 
 use super::allocated::{held, most_held};
-use super::{compiler, compiler_of};
+use super::compiler;
 
 /// What the first bytes of a text come to, and the most bytes that were held for it.
 fn read(schema: &str, text: &str) -> (Result<bool, MatcherError>, usize) {
@@ -437,55 +437,4 @@ fn a_budget_of_bytes_counts_what_is_taken_on_the_way() {
     assert_eq!(limit, "max_bytes");
     // Between two looks at the count a list may double.
     assert!(held < MAX + MAX / 4, "{held} bytes");
-}
-
-#[test]
-fn a_call_ends_where_it_takes_more_bytes_than_it_may() {
-    const MAX: usize = 128 << 10;
-    let options = CompilerOptions {
-        max_mask_bytes: MAX,
-        ..CompilerOptions::default()
-    };
-    let compiler = compiler_of(options);
-    let schema = r#"{"type":"array","items":{"type":"string","maxLength":30},"uniqueItems":true}"#;
-    let grammar = compiler
-        .compile_json_schema(schema, &JsonSchemaOptions::default())
-        .unwrap();
-    let mut matcher = GrammarMatcher::new(&grammar);
-    let items: Vec<String> = (0..200)
-        .map(|at| format!(r#""the item number {at}""#))
-        .collect();
-    let text = format!("[{}]", items.join(","));
-    let cancel = CancelFlag::new();
-    let mut tokens = text.bytes().map(u32::from).peekable();
-    let error = loop {
-        let token = *tokens
-            .peek()
-            .expect("the text is too short to take so much");
-        let (asked, held) = most_held(|| {
-            matcher.next_token_mask()?;
-            matcher.accept_token(token)
-        });
-        // Tables of all that was made before may grow in it.
-        assert!(held < 16 * MAX, "{held} bytes");
-        match asked {
-            Ok(accepted) => {
-                assert!(accepted);
-                tokens.next();
-                continue;
-            }
-            Err(MatcherError::StatesExhausted { .. }) => {}
-            Err(error) => break error,
-        }
-        // Others may have made it take so much; alone nobody has.
-        match compiler.renew(&mut matcher, &cancel) {
-            Ok(()) => {}
-            Err(RenewError::Matcher(error)) => break error,
-            Err(error) => panic!("{error}"),
-        }
-    };
-    assert!(
-        matches!(error, MatcherError::StatesExhausted { .. }),
-        "{error}"
-    );
 }
