@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::client::Answer;
-use super::support::Server;
+use super::support::{Server, formwork};
 
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
@@ -180,7 +180,16 @@ fn every_tool_of_an_agent_is_enforced_as_it_is() {
 #[test]
 fn a_hundred_and_twenty_eight_tools_of_agents_compile_together() {
     // The built-in model's context is too small for a prompt with all of them.
-    let server = Server::start(&["--trust-request-chat-template"]);
+    let mut command = formwork();
+    command.args(["serve", "--host", "127.0.0.1", "--port", "0"]);
+    command.args(["--threads", "1", "--trust-request-chat-template"]);
+    // Greedy text depends on how a processor rounds. With AVX512-BF16 the built-in model repeats itself until the limit
+    // ends the call, and such a call is left out of the answer.
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        command.env("FORMWORK_CPU_LEVEL", "avx2");
+    }
+    let server = Server::spawn(&mut command);
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n\
                     {% endfor %}<|im_start|>assistant\n<think>\n\n</think>\n\n";
     let tools = agent_tools();
@@ -205,8 +214,11 @@ fn a_hundred_and_twenty_eight_tools_of_agents_compile_together() {
             "{:?}",
             answer.headers
         );
-        // With `any` the call itself doesn't arrive since 28 November 2026 (it ends with `max_tokens`): a known
-        // defect, which is to be mended before this asks for the call again.
-        assert_eq!(answer.json()["role"], "assistant");
+        if choice["type"] == "any" {
+            let answer = answer.json();
+            let call = answer["content"].as_array().unwrap().last().unwrap();
+            assert_eq!(call["type"], "tool_use", "{answer}");
+            assert_eq!(answer["stop_reason"], "tool_use", "{answer}");
+        }
     }
 }
