@@ -86,7 +86,7 @@ pub enum CompileError {
     /// A limit or budget would be exceeded.
     #[error("the grammar needs more than {max} {}", too_many(limit, place.as_deref()))]
     LimitExceeded {
-        /// Field of [`crate::Limits`] or [`crate::CompileBudget`], or [`crate::CompilerOptions`]'s
+        /// Field of [`crate::Limits`] or [`crate::CompileBudget`], or of [`crate::CompilerOptions`]: `max_mask_bytes`, or
         /// `cache_bytes`, of which states may take a share. Or in words what there would be too many
         /// of, where no field raises that.
         limit: &'static str,
@@ -168,14 +168,6 @@ pub enum MatcherError {
     StepsExhausted {
         /// The limit.
         max: u64,
-    },
-    /// The work of one call takes more memory than its limit. A matcher that could go on in other memory fails with
-    /// [`StatesExhausted`](Self::StatesExhausted) instead. Known only where the program's allocator is
-    /// [`MeteredAllocator`](crate::MeteredAllocator).
-    #[error("the grammar needs more than {max} bytes here (limit `max_mask_bytes`)")]
-    BytesExhausted {
-        /// [`CompilerOptions::max_mask_bytes`](crate::CompilerOptions).
-        max: usize,
     },
     /// The answer takes more steps than the matcher's allowance has, or others are at work in its memory:
     /// see [`GrammarMatcher::set_allowance`](crate::GrammarMatcher::set_allowance).

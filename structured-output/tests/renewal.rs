@@ -5,8 +5,8 @@ mod byte_vocabulary;
 
 use byte_vocabulary::EOS;
 use structured_output::{
-    CancelFlag, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError,
-    RenewError,
+    CancelFlag, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions,
+    MatcherError, RenewError,
 };
 
 fn compiler(cache_bytes: usize) -> GrammarCompiler {
@@ -156,6 +156,37 @@ fn few_have_memory_of_their_own() {
     assert!(renew(&compiler, &mut fourth).is_err());
     drop(fork);
     renew(&compiler, &mut fourth).unwrap();
+}
+
+/// A text that fills memory of its own by what is asked about it goes on in a new one, as long as it comes further.
+#[test]
+fn a_text_that_fills_memory_of_its_own_goes_on_in_a_new_one() {
+    let compiler = compiler(16 << 20);
+    let schema = r#"{"type":"array","items":{"type":"string","maxLength":30},"uniqueItems":true}"#;
+    let options = JsonSchemaOptions::default();
+    let grammar = compiler.compile_json_schema(schema, &options).unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let items: Vec<String> = (0..30).map(|n| format!("\"item number {n}\"")).collect();
+    let text = format!("[{}]", items.join(","));
+    // To shared memory; and, having come no further, to its own.
+    renew(&compiler, &mut matcher).unwrap();
+    renew(&compiler, &mut matcher).unwrap();
+    for (index, token_id) in text.bytes().map(u32::from).chain([EOS]).enumerate() {
+        let mask = matcher.next_token_mask().unwrap();
+        assert!(mask.is_allowed(token_id));
+        assert!(matcher.accept_token(token_id).unwrap());
+        if index % 100 == 99 {
+            renew(&compiler, &mut matcher).unwrap();
+            assert_eq!(matcher.num_accepted_tokens(), index + 1);
+            // As soon again it would have come no further.
+            assert!(renew(&compiler, &mut matcher).is_err());
+            assert!(
+                compiler.has_own_memory(),
+                "it has one place, whichever it is"
+            );
+        }
+    }
+    assert!(matcher.is_terminated());
 }
 
 /// Who is moved again and again by what others do needs no memory of its own.

@@ -27,7 +27,6 @@ pub(super) fn refusal(
         JobError::Grammar(CompileGrammarError::Matcher(
             // Beyond memory of its own, so no other grammar is the cause.
             MatcherError::StepsExhausted { .. }
-                | MatcherError::BytesExhausted { .. }
                 | MatcherError::ItemsExhausted { .. }
                 | MatcherError::StatesExhausted { .. }
         ))

@@ -276,7 +276,7 @@ impl StructuredOutputRequest {
             }
             match self.grammar.next_token_mask_within(tokens_left) {
                 // One text costs less than what each of the tokens leads to.
-                Err(MatcherError::StepsExhausted { .. } | MatcherError::BytesExhausted { .. }) => {
+                Err(MatcherError::StepsExhausted { .. }) => {
                     self.grammar.next_token_mask_completing(tokens_left)?
                 }
                 weighed => weighed?,

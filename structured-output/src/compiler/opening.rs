@@ -244,9 +244,6 @@ impl Job<'_> {
                 Err(MatcherError::StepsExhausted { max }) => {
                     return Ok(Found::Exceeds(exceeded("max_mask_steps", max)));
                 }
-                Err(MatcherError::BytesExhausted { max }) => {
-                    return Ok(Found::Exceeds(exceeded("max_mask_bytes", max as u64)));
-                }
                 Err(MatcherError::AllowanceSpent) => self.engine.let_others_pass(),
                 Err(MatcherError::StatesExhausted { .. }) if allowance.bytes_left() == 0 => {
                     let error = self.out_of_bytes();

@@ -59,11 +59,6 @@ impl Allowance {
         self.max_call_steps
     }
 
-    /// Whether there is a limit to the bytes of all calls together.
-    pub(crate) fn is_bounded(&self) -> bool {
-        self.bytes_left() < usize::MAX
-    }
-
     /// Bytes of states that calls may still add.
     pub(crate) fn bytes_left(&self) -> usize {
         self.bytes_left.load(Ordering::Relaxed)
@@ -101,10 +96,8 @@ impl Allowance {
 
     /// Takes some bytes.
     pub(super) fn spend_bytes(&self, bytes: usize) {
-        if self.is_bounded() {
-            let left = self.bytes_left().saturating_sub(bytes);
-            self.bytes_left.store(left, Ordering::Relaxed);
-        }
+        let left = self.bytes_left().saturating_sub(bytes);
+        self.bytes_left.store(left, Ordering::Relaxed);
     }
 }
 

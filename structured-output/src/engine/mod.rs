@@ -22,7 +22,7 @@ use crate::automaton::{Base, Forgotten, GrammarState, TokenAutomaton, TokenStep}
 use crate::compiler::OwnMemory;
 use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
-use crate::lexical::{Fuel, Lack, OutOfFuel};
+use crate::lexical::{Bound, Fuel, Lack, OutOfFuel};
 use crate::mask::Mask;
 use crate::options::{CompilerOptions, Limits};
 pub(crate) use allowance::Allowance;
@@ -153,11 +153,9 @@ impl Engine {
     }
 
     fn set_apart(self, apart: Apart) -> Self {
-        let shares = self.shares.apart();
         Self {
             apart: Some(apart),
-            ready: ReadyAnswers::new(shares.ready),
-            shares,
+            shares: self.shares.apart(),
             ..self
         }
     }
@@ -470,6 +468,14 @@ impl Engine {
             Some(Lack::Thread) => allowance.bytes_left() <= self.max_call_bytes,
             None => false,
         };
+        if fuel.lacks() == Some(Lack::Thread) && !was_bound {
+            // Tables that grow are made anew, by whoever comes then. A compilation looks whether that was it; a
+            // matcher goes on in other memory, and ends where that is no help.
+            allowance.note_beyond(Bound {
+                what: "max_mask_bytes",
+                max: self.max_call_bytes as u64,
+            });
+        }
         allowance.spend_bytes(match was_bound {
             true => usize::MAX,
             false => after.saturating_sub(before),
@@ -485,16 +491,6 @@ impl Engine {
             automaton.drop_later(forgotten);
         }
         automaton.drop_some_forgotten(self.shares.masks);
-        if answer.is_err() && fuel.lacks() == Some(Lack::Thread) && !was_bound {
-            // Tables that grow are made anew, by whoever comes then. A compilation looks whether that was it; a
-            // matcher goes on in other memory, and ends where that is no help.
-            return Err(match allowance.is_bounded() {
-                true => MatcherError::BytesExhausted {
-                    max: self.max_call_bytes,
-                },
-                false => self.exhausted(),
-            });
-        }
         // Who goes on among states that are there already disturbs nobody.
         if answer.is_err() && fuel.lacks().is_some()
             || after > before && after > self.shares.states_at_most

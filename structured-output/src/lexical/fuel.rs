@@ -18,7 +18,7 @@ pub(crate) struct Fuel {
     beyond: Option<Bound>,
 }
 
-/// A bound that no limit raises.
+/// A bound that takes all that is left, for a reason of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
     /// What there are too many of.

@@ -43,16 +43,13 @@ impl GrammarMatcher {
                 });
             match tried {
                 Ok(found) if !found.is_empty() => return Ok(self.mask_of_tokens(found)),
-                Ok(_) => {}
-                Err(MatcherError::StepsExhausted { .. } | MatcherError::BytesExhausted { .. }) => {}
+                Ok(_) | Err(MatcherError::StepsExhausted { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
         match self.next_token_mask_within(num_tokens) {
             // Too many to be asked: the text ends with those.
-            Err(MatcherError::StepsExhausted { .. } | MatcherError::BytesExhausted { .. }) => {
-                Ok(self.mask_of_tokens(own))
-            }
+            Err(MatcherError::StepsExhausted { .. }) => Ok(self.mask_of_tokens(own)),
             weighed => weighed,
         }
     }

@@ -1,8 +1,10 @@
 //! Schemas made to fill the memory, or to take long, within one call.
 
+use std::sync::Arc;
+
 use structured_output::{
-    CancelFlag, CompileBudget, CompileError, CompiledGrammar, GrammarMatcher, GrammarSpecification,
-    JsonSchemaOptions, MatcherError, PropertyOrder,
+    CancelFlag, CompileBudget, CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler,
+    GrammarMatcher, GrammarSpecification, JsonSchemaOptions, MatcherError, PropertyOrder,
 };
 
 use super::allocated::{held, most_held};
@@ -437,4 +439,21 @@ fn a_budget_of_bytes_counts_what_is_taken_on_the_way() {
     assert_eq!(limit, "max_bytes");
     // Between two looks at the count a list may double.
     assert!(held < MAX + MAX / 4, "{held} bytes");
+}
+
+#[test]
+fn a_first_look_that_takes_more_bytes_than_a_call_may_is_refused() {
+    let options = CompilerOptions {
+        max_mask_bytes: 4 << 10,
+        ..CompilerOptions::default()
+    };
+    let compiler = GrammarCompiler::new(Arc::clone(compiler().tokenizer_info()), options);
+    compiler.prepare();
+    let error = compiler
+        .compile_regex("([a-z]{1,9}|[^\n]{2,30}x){1,20}")
+        .unwrap_err();
+    let CompileError::LimitExceeded { limit, max, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((limit, max), ("max_mask_bytes", 4 << 10));
 }
