@@ -3,7 +3,7 @@
 //! Ranges are vLLM V1's. Everything is checked here, before a request travels, so that the core
 //! can rely on it; what the core nevertheless finds wrong ends that one request.
 
-use protocol::{SamplingParams, Shared};
+use protocol::{RequestOutputKind, SamplingParams, Shared};
 use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
@@ -29,6 +29,17 @@ const U64_END: f64 = 18_446_744_073_709_551_616.0;
 pub(crate) const SAMPLING_EPS: f32 = 1e-5;
 /// Lowest temperature above zero: lower ones overflow the softmax.
 pub(crate) const MIN_TEMPERATURE: f32 = 0.01;
+
+/// Parameters of a request that generates nothing.
+pub(crate) fn params_without_text() -> SamplingParams {
+    SamplingParams {
+        max_tokens: Some(1),
+        seed: Some(0),
+        detokenize: false,
+        output_kind: RequestOutputKind::FinalOnly,
+        ..SamplingParams::default()
+    }
+}
 
 /// What a model and its engine allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

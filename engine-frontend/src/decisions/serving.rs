@@ -1,6 +1,5 @@
 //! Answers questions with an engine.
 
-use protocol::{RequestOutputKind, SamplingParams};
 use serde_json::{Value, json};
 use structured_output::CancelFlag;
 
@@ -9,6 +8,7 @@ use super::question::{Question, Questions};
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, InputProcessor, Prompt, PromptStart};
 use crate::openai::{OpenAIServing, RequestContext, ServingError, ToolChoice};
+use crate::sampling_params::params_without_text;
 
 /// Most tokens of all prompts of a request together: 16 MiB as ids, and half of a frame.
 const MAX_PROMPT_TOKENS: usize = 4 << 20;
@@ -226,7 +226,7 @@ impl Preparation {
             let mut request = GenerateRequest::new(
                 self.request_id.clone(),
                 Prompt::TokenIds(token_ids),
-                params(),
+                params_without_text(),
             );
             request.scored_positions = positions.into();
             prepared.asked.push(AskedPath {
@@ -248,16 +248,5 @@ fn of_question(question: &Question, error: ValidationError) -> ValidationError {
         message: format!("{}: {message}", question.field),
         parameter: Some(question.field.clone()),
         value: error.value,
-    }
-}
-
-/// Parameters of a request that generates nothing.
-fn params() -> SamplingParams {
-    SamplingParams {
-        max_tokens: Some(1),
-        seed: Some(0),
-        detokenize: false,
-        output_kind: RequestOutputKind::FinalOnly,
-        ..SamplingParams::default()
     }
 }

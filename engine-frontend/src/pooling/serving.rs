@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{PoolingParams, PoolingTask, RequestOutputKind, SamplingParams, ScoredPosition};
+use protocol::{PoolingParams, PoolingTask, ScoredPosition};
 use structured_output::CancelFlag;
 
 use super::embeddings::{
@@ -18,6 +18,7 @@ use crate::error::{GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor, Prompt};
 use crate::openai::{OpenAIServing, RequestContext, ServingError, UsageInfo};
 use crate::outputs::RequestOutput;
+use crate::sampling_params::params_without_text;
 
 /// Most tokens of all prompts of a request together: 16 MiB as ids, and half of a frame.
 const MAX_PROMPT_TOKENS: usize = 4 << 20;
@@ -448,7 +449,11 @@ fn core_request(
     field: String,
 ) -> GenerateRequest {
     let num_tokens = u32::try_from(token_ids.len()).unwrap_or(u32::MAX);
-    let mut request = GenerateRequest::new(id.to_owned(), Prompt::TokenIds(token_ids), params());
+    let mut request = GenerateRequest::new(
+        id.to_owned(),
+        Prompt::TokenIds(token_ids),
+        params_without_text(),
+    );
     request.priority = options.priority;
     request.cache_salt = options.cache_salt.clone();
     request.prompt_field = Some(field);
@@ -529,17 +534,6 @@ fn embed(config: &PoolerConfig) -> PoolingParams {
     PoolingParams {
         pooling_type: config.pooling_type,
         ..PoolingParams::default()
-    }
-}
-
-/// Parameters of a request that generates nothing.
-fn params() -> SamplingParams {
-    SamplingParams {
-        max_tokens: Some(1),
-        seed: Some(0),
-        detokenize: false,
-        output_kind: RequestOutputKind::FinalOnly,
-        ..SamplingParams::default()
     }
 }
 
