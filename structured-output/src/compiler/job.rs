@@ -93,13 +93,6 @@ pub(super) fn compile(
     let size = (job.states, job.bytes);
     // Tables that all share are made anew where they grow, which whoever comes then is charged for.
     let has_spent_less = !job.was_fresh && job.bytes <= job.budget.max_bytes;
-    let is_charged_for_others = |error: &CompileError| {
-        let limit = match error {
-            CompileError::LimitExceeded { limit, .. } => *limit,
-            _ => "",
-        };
-        has_spent_less && matches!(limit, "max_bytes" | "max_mask_bytes")
-    };
     if is_dear {
         return None;
     }
@@ -107,7 +100,11 @@ pub(super) fn compile(
     let compiled = root.map(|root| CompiledGrammar::new(engine, root, size, specification));
     let is_in_doubt = match &compiled {
         Ok(_) => is_in_doubt,
-        Err(error) => is_charged_for_others(error),
+        Err(CompileError::LimitExceeded {
+            limit: "max_bytes" | "max_mask_bytes",
+            ..
+        }) => has_spent_less,
+        Err(_) => false,
     };
     Some((compiled, is_in_doubt))
 }
