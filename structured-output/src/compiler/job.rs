@@ -96,9 +96,11 @@ pub(super) fn compile(
     if is_dear {
         return None;
     }
+    let is_broken = engine.is_broken();
     let specification = Arc::clone(specification);
     let compiled = root.map(|root| CompiledGrammar::new(engine, root, size, specification));
     let is_in_doubt = match &compiled {
+        _ if is_broken => true,
         Ok(_) => is_in_doubt,
         Err(CompileError::LimitExceeded {
             limit: "max_bytes" | "max_mask_bytes",
@@ -326,7 +328,7 @@ impl Job<'_> {
     ) -> Result<T, CompileError> {
         self.check_cancelled()?;
         let mut num_known = 0;
-        let (result, states, bytes) = self.engine.slice(|automaton| {
+        let done = self.engine.slice(|automaton| {
             let before = (automaton.num_states(), automaton.state_bytes());
             let num_asked = automaton.num_asked();
             let result = work(automaton);
@@ -337,6 +339,10 @@ impl Job<'_> {
             let bytes = automaton.state_bytes().saturating_sub(before.1);
             (result, states, bytes)
         });
+        let Some((result, states, bytes)) = done else {
+            // The caller sees that the engine is broken, and doubts it.
+            return Err(exceeded("max_states", self.budget.max_states as u64));
+        };
         self.states += states;
         self.bytes += bytes;
         self.num_known += num_known;

@@ -152,3 +152,35 @@ impl GrammarCompiler {
 pub(super) fn out_of_steps(specification: &(GrammarSpecification, CompileBudget)) -> CompileError {
     job::exceeded("max_steps", specification.1.max_steps)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CompilerOptions, TokenizerInfo};
+
+    #[test]
+    fn what_is_compiled_beside_a_panic_is_compiled_again_elsewhere() {
+        let vocab = [b"a".to_vec(), b"b".to_vec(), b"<eos>".to_vec()];
+        let info = TokenizerInfo::new(&vocab, 3, &[2], &[2]).unwrap();
+        let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+        let specification = Arc::clone(compiler.compile_regex("a{2}").unwrap().compiled_from());
+        // The engine that somebody got before the panic.
+        let engine = compiler.engine();
+        let panics = || {
+            engine.slice(|automaton| {
+                assert_eq!(automaton.num_states(), usize::MAX, "a panic for a test");
+            })
+        };
+        assert!(std::thread::scope(|scope| scope.spawn(panics).join().is_err()));
+        let cancel = CancelFlag::new();
+        let grammar = compiler.compile_alone(Arc::clone(&engine), &specification, &cancel);
+        assert!(!grammar.unwrap().engine().is_broken());
+        // Whoever has no patience comes again, in memory apart.
+        let patience = Patience {
+            max_steps: 1_000,
+            ..Patience::ENDLESS
+        };
+        let hasty = compiler.compile_in(engine, &specification, patience, &cancel);
+        assert!(hasty.is_none());
+    }
+}

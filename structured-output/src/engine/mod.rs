@@ -176,7 +176,7 @@ impl Engine {
 
     /// The automaton, for as long as the guard lives: keep that short.
     pub(crate) fn lock(&self) -> MutexGuard<'_, TokenAutomaton> {
-        // One that a panic has left in the midst of a change is asked nothing more: see `is_closed`.
+        // One that a panic has left in the midst of a change is asked nothing more: see `is_broken`.
         self.automaton
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -207,13 +207,17 @@ impl Engine {
         }
     }
 
-    /// Does a slice of a compilation, once no matcher waits for the automaton.
-    pub(crate) fn slice<T>(&self, work: impl FnOnce(&mut TokenAutomaton) -> T) -> T {
+    /// Does a slice of a compilation, once no matcher waits for the automaton. `None` where the automaton
+    /// [is broken](Self::is_broken).
+    pub(crate) fn slice<T>(&self, work: impl FnOnce(&mut TokenAutomaton) -> T) -> Option<T> {
         self.let_others_pass();
         let mut automaton = self.lock();
+        if self.is_broken() {
+            return None;
+        }
         let result = work(&mut automaton);
         self.note_bytes(&automaton);
-        result
+        Some(result)
     }
 
     fn note_bytes(&self, automaton: &TokenAutomaton) {
@@ -519,10 +523,15 @@ impl Engine {
         }
     }
 
-    /// Whether its matchers have to go on elsewhere: it was closed, or a panic has left its automaton in the
-    /// midst of a change, so that no answer of it can be trusted.
+    /// Whether its matchers have to go on elsewhere.
     fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed) || self.automaton.is_poisoned()
+        self.is_closed.load(Ordering::Relaxed) || self.is_broken()
+    }
+
+    /// Whether a panic has left its automaton in the midst of a change, so that no answer of it can be
+    /// trusted.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.automaton.is_poisoned()
     }
 
     /// Forgets what can be computed again, for the caller to drop.
