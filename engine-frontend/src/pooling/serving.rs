@@ -34,13 +34,18 @@ const MAX_ANSWER_NUMBERS: u64 = 3 << 20;
 pub struct PreparedPooling {
     requests: Vec<GenerateRequest>,
     ask: Ask,
+    /// Numbers that the core answers each prompt with, at most.
+    width: u32,
 }
 
 impl PreparedPooling {
-    /// Bytes of the prompts' tokens.
+    /// Bytes of the prompts' tokens, and of the numbers that answer them.
     pub fn num_bytes(&self) -> usize {
         let requests = self.requests.iter();
-        requests.map(GenerateRequest::num_bytes).sum()
+        let answer_bytes = self.width as usize * size_of::<f32>();
+        requests
+            .map(|request| request.num_bytes() + answer_bytes)
+            .sum()
     }
 }
 
@@ -239,7 +244,7 @@ impl OpenAIServing {
         num_first: usize,
         context: &RequestContext,
     ) -> Result<(Vec<f32>, UsageInfo), ServingError> {
-        let PreparedPooling { requests, ask } = prepared;
+        let PreparedPooling { requests, ask, .. } = prepared;
         let outputs = self.generate(requests, context).await?;
         let usage = self.pooling_usage(&outputs);
         let scores = match ask {
@@ -353,12 +358,19 @@ impl OpenAIServing {
         options: &PromptOptions,
         id: String,
     ) -> Result<PreparedPooling, ServingError> {
+        let width = match &ask {
+            Ask::Pooled(params) if params.task == PoolingTask::Embed => params
+                .dimensions
+                .unwrap_or(self.engine().ready_response().pooler.hidden_size),
+            Ask::Pooled(_) | Ask::Tokens { .. } => 2,
+        };
         let options = options.clone();
         let max_model_len = self.engine().ready_response().max_model_len;
         let work = move |processor: &InputProcessor, cancel: &CancelFlag| {
             let mut prepared = PreparedPooling {
                 requests: Vec::with_capacity(inputs.len()),
                 ask,
+                width,
             };
             let mut num_tokens = 0;
             for Input { field, form } in inputs {

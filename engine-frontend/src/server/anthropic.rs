@@ -7,8 +7,9 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::error::{ApiError, held_json};
+use super::error::ApiError;
 use super::handlers::{App, Call, with_warnings};
+use super::held_json::held_json;
 use super::middleware::RequestId;
 use crate::anthropic::{
     AnthropicCountTokensRequest, AnthropicErrorResponse, AnthropicMessagesRequest,
@@ -43,7 +44,7 @@ pub(super) async fn messages(State(app): App, request: Request) -> Result<Respon
     }
     let answer = serving.create_messages(request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share)?, warnings))
+    Ok(with_warnings(held_json(answer, share).await?, warnings))
 }
 
 /// `POST /v1/messages/count_tokens`.
@@ -60,7 +61,7 @@ pub(super) async fn count_tokens(State(app): App, request: Request) -> Result<Re
     serving.warn_of_unread(&mut request.0);
     let warnings = call.warn(&request.0.chat.common.warnings);
     let answer = call.within_deadline(serving.count_tokens(request)).await?;
-    Ok(with_warnings(held_json(answer, share)?, warnings))
+    Ok(with_warnings(held_json(answer, share).await?, warnings))
 }
 
 /// Gives answers on the routes of the Messages API its header, and errors its shape, wherever they come from.

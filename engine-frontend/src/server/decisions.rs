@@ -3,8 +3,9 @@
 use axum::extract::{Request, State};
 use axum::response::Response;
 
-use super::error::{ApiError, held_json};
+use super::error::ApiError;
 use super::handlers::{App, Call};
+use super::held_json::held_json;
 use super::parse::take_memory;
 use super::state::AppState;
 use crate::decisions::{self, DecisionApi};
@@ -35,5 +36,5 @@ async fn decide(app: &AppState, request: Request, api: DecisionApi) -> Result<Re
     let decided = app.serving.decide(prepared, &call.context);
     let decided = call.within_deadline(decided).await?;
     let answer = (api.tell)(&questions, &decided, &app.serving.model_name());
-    held_json(answer, share)
+    held_json(answer, share).await
 }

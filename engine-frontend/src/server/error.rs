@@ -8,8 +8,6 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::api_keys::ApiKeysError;
-use super::memory::Share;
-use super::parse::no_memory;
 use crate::openai::{ErrorResponse, ServingError};
 use crate::startup::StartupError;
 
@@ -71,21 +69,7 @@ pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
     json_body(status, Bytes::from(body))
 }
 
-/// A JSON answer in place of its request, whose share it takes over until its client has taken it.
-pub(super) fn held_json(
-    value: impl serde::Serialize,
-    mut share: Share,
-) -> Result<Response, ApiError> {
-    let mut body = serde_json::to_vec(&value).unwrap_or_default();
-    drop(value);
-    body.shrink_to_fit();
-    match share.resize_for_answer(body.len() as u64) {
-        true => Ok(json_body(StatusCode::OK, share.hold(body))),
-        false => Err(no_memory(&share, body.len() as u64)),
-    }
-}
-
-fn json_body(status: StatusCode, body: Bytes) -> Response {
+pub(super) fn json_body(status: StatusCode, body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");

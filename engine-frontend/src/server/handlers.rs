@@ -17,7 +17,8 @@ use super::authenticate::count_answers;
 use super::body::{BodyLimits, read_json};
 use super::client::{Client, owner};
 use super::connections::Busy;
-use super::error::{ApiError, held_json, json as json_response};
+use super::error::{ApiError, json as json_response};
+use super::held_json::held_json;
 use super::memory::Share;
 use super::middleware::RequestId;
 use super::parse::{no_memory, take_memory};
@@ -56,7 +57,7 @@ pub(super) async fn completions(State(app): App, request: Request) -> Result<Res
     let answer = app.serving.create_completion(&request, &call.context);
     let answer = call.within_deadline(answer).await?;
     drop(request);
-    Ok(with_warnings(held_json(answer, share)?, warnings))
+    Ok(with_warnings(held_json(answer, share).await?, warnings))
 }
 
 /// `POST /v1/chat/completions`.
@@ -86,7 +87,7 @@ pub(super) async fn chat_completions(
     }
     let answer = app.serving.create_chat_completion(request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share)?, warnings))
+    Ok(with_warnings(held_json(answer, share).await?, warnings))
 }
 
 /// `POST /v1/chat/completions/batch`.
@@ -109,7 +110,7 @@ pub(super) async fn batch_chat_completions(
     let warnings = call.warn(&request.shared.common.warnings);
     let answer = (app.serving).create_batch_chat_completion(request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share)?, warnings))
+    Ok(with_warnings(held_json(answer, share).await?, warnings))
 }
 
 /// `POST /v1/responses`.
@@ -134,7 +135,7 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
     }
     let answer = app.serving.create_response(request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share)?, warnings))
+    Ok(with_warnings(held_json(answer, share).await?, warnings))
 }
 
 /// `POST /inference/v1/generate`.
@@ -157,7 +158,7 @@ pub(super) async fn generate(State(app): App, request: Request) -> Result<Respon
     }
     let answer = app.serving.create_tokens(request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share)?, warnings))
+    Ok(with_warnings(held_json(answer, share).await?, warnings))
 }
 
 /// `POST /formwork/v1/check`.
@@ -165,7 +166,7 @@ pub(super) async fn check(State(app): App, request: Request) -> Result<Response,
     let call = Call::begin(&app, &request);
     let (request, share) = call.json(request, CheckRequest::from_json).await?;
     let answer = call.within_deadline(app.serving.check(request)).await?;
-    held_json(answer, share)
+    held_json(answer, share).await
 }
 
 /// `POST /tokenize`.
@@ -173,7 +174,7 @@ pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Respon
     let call = Call::begin(&app, &request);
     let (request, share) = call.json(request, TokenizeRequest::from_json).await?;
     let answer = call.within_deadline(app.serving.tokenize(request)).await?;
-    held_json(answer, share)
+    held_json(answer, share).await
 }
 
 /// `POST /detokenize`.
@@ -183,7 +184,7 @@ pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Resp
     let answer = call
         .within_deadline(app.serving.detokenize(request))
         .await?;
-    held_json(answer, share)
+    held_json(answer, share).await
 }
 
 /// Header of warnings about a request: see [`Warnings::to_header`].

@@ -30,6 +30,7 @@ mod docs_page;
 mod early_refusal;
 mod error;
 mod handlers;
+mod held_json;
 mod listener;
 mod management;
 mod memory;

@@ -3,8 +3,9 @@
 use axum::extract::{Request, State};
 use axum::response::Response;
 
-use super::error::{ApiError, held_json};
+use super::error::ApiError;
 use super::handlers::{App, Call};
+use super::held_json::held_json;
 use super::parse::take_memory;
 use crate::pooling::{EmbeddingRequest, RerankRequest, ScoreRequest};
 
@@ -26,7 +27,7 @@ pub(super) async fn embeddings(State(app): App, request: Request) -> Result<Resp
     take_memory(&mut share, prepared.num_bytes())?;
     let answer = (app.serving).create_embeddings(prepared, &request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    held_json(answer, share)
+    held_json(answer, share).await
 }
 
 /// `POST /v1/score`.
@@ -42,7 +43,7 @@ pub(super) async fn scores(State(app): App, request: Request) -> Result<Response
     take_memory(&mut share, prepared.num_bytes())?;
     let answer = (app.serving).create_scores(prepared, &request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    held_json(answer, share)
+    held_json(answer, share).await
 }
 
 /// `POST /v1/rerank`.
@@ -57,5 +58,5 @@ pub(super) async fn rankings(State(app): App, request: Request) -> Result<Respon
     take_memory(&mut share, prepared.num_bytes())?;
     let answer = (app.serving).create_ranking(prepared, request, &call.context);
     let answer = call.within_deadline(answer).await?;
-    held_json(answer, share)
+    held_json(answer, share).await
 }

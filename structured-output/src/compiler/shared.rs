@@ -171,7 +171,10 @@ mod tests {
                 assert_eq!(automaton.num_states(), usize::MAX, "a panic for a test");
             })
         };
-        assert!(std::thread::scope(|scope| scope.spawn(panics).join().is_err()));
+        assert!(std::thread::scope(|scope| scope
+            .spawn(panics)
+            .join()
+            .is_err()));
         let cancel = CancelFlag::new();
         let grammar = compiler.compile_alone(Arc::clone(&engine), &specification, &cancel);
         assert!(!grammar.unwrap().engine().is_broken());

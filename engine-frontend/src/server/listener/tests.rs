@@ -13,7 +13,8 @@ use super::*;
 use crate::server::body::{BodyLimits, read_json};
 use crate::server::client::{Client, Means};
 use crate::server::connections::Limits;
-use crate::server::error::{ApiError, held_json};
+use crate::server::error::ApiError;
+use crate::server::held_json::held_json;
 
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,8 +45,8 @@ async fn echo(
     let (parts, body) = request.into_parts();
     let (value, share) = read_json(&client, limits, &parts.headers, body, Ok).await?;
     match value == "long" {
-        true => held_json(Value::from("x".repeat(8 << 20)), share),
-        false => held_json(value, share),
+        true => held_json(Value::from("x".repeat(8 << 20)), share).await,
+        false => held_json(value, share).await,
     }
 }
 
