@@ -39,6 +39,7 @@ mod answer_budget;
 mod arg_utils;
 mod async_llm;
 mod cancel_on_drop;
+mod client_turns;
 mod data_parallel;
 mod error;
 mod fetch_model;

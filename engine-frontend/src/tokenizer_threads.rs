@@ -1,15 +1,14 @@
 //! How many threads tokenize at the same time.
 
-use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use structured_output::CancelFlag;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 
 use crate::cancel_on_drop::CancelOnDrop;
+use crate::client_turns::ClientTurns;
 
 /// Most threads that tokenize. Each of them keeps a cache of the words that it has seen, so their
 /// number bounds the memory.
@@ -18,9 +17,9 @@ const MAX_THREADS: usize = 4;
 /// Most threads that serve connections and streams.
 const MAX_WORKERS: usize = 8;
 
-/// Blocking threads that do something else: one reads the input of a batch, or parses the large
-/// bodies of a server.
-const OTHER_BLOCKING_THREADS: usize = 1;
+/// Blocking threads that do something else: one reads the input of a batch; of a server two parse large bodies of
+/// clients with a key, two those of others, and two make long answers.
+const OTHER_BLOCKING_THREADS: usize = 6;
 
 /// A runtime for an engine's frontend. It has no more blocking threads than the frontend needs. From here
 /// on a file that may not grow (`ulimit -f`) is an error where it is written, not the process's end.
@@ -54,13 +53,16 @@ fn num_threads() -> usize {
 /// Bytes of input above which work is large.
 pub(crate) const LARGE: usize = 256 << 10;
 
+/// Bytes of a text above which it takes long to tokenize: some ten milliseconds.
+const LONG: usize = 16 << 10;
+
 /// Runs what takes too long for a thread that serves streams, on a few blocking threads of the
-/// runtime however much there is to do. Large work leaves one of them to the small: texts of many
-/// megabytes, which take seconds, hold up only each other.
+/// runtime however much there is to do. Clients take turns on them, and long work leaves one of them to the
+/// short: texts of many megabytes, which take seconds, hold up only each other.
 #[derive(Debug)]
 pub(crate) struct TokenizerThreads {
-    threads: Arc<Semaphore>,
-    for_large: Arc<Semaphore>,
+    threads: ClientTurns,
+    for_long: ClientTurns,
 }
 
 impl TokenizerThreads {
@@ -68,8 +70,8 @@ impl TokenizerThreads {
     pub(crate) fn new() -> Self {
         let threads = num_threads();
         Self {
-            threads: Arc::new(Semaphore::new(threads)),
-            for_large: Arc::new(Semaphore::new(threads - 1)),
+            threads: ClientTurns::new(threads, threads),
+            for_long: ClientTurns::new(threads - 1, threads - 1),
         }
     }
 
@@ -85,15 +87,14 @@ impl TokenizerThreads {
     ) -> Result<T, JoinError> {
         let cancel = CancelOnDrop::new();
         let flag = cancel.flag();
-        // These fail only where a semaphore is closed, which none ever is.
-        let large = match bytes > LARGE {
-            true => self.for_large.clone().acquire_owned().await.ok(),
+        let long = match bytes > LONG {
+            true => self.for_long.acquire().await,
             false => None,
         };
-        let permit = self.threads.clone().acquire_owned().await.ok();
+        let turn = self.threads.acquire().await;
         spawn_blocking(move || {
             // Given back by the thread: its future may be dropped before.
-            let _permits = (large, permit);
+            let _turns = (long, turn);
             work(&flag)
         })
         .await
@@ -102,8 +103,8 @@ impl TokenizerThreads {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Barrier};
 
     use super::*;
 
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn small_work_passes_by_large() {
+    fn short_work_passes_by_long() {
         let runtime = frontend_runtime().unwrap();
         let threads = Arc::new(TokenizerThreads::new());
         runtime.block_on(async {
@@ -149,11 +150,11 @@ mod tests {
                 let work = move |_: &CancelFlag| {
                     let _ = held.lock().unwrap().recv();
                 };
-                callers.spawn(async move { threads.run(LARGE + 1, work).await.unwrap() });
+                callers.spawn(async move { threads.run(LONG + 1, work).await.unwrap() });
             }
             for _ in 0..100 {
                 tokio::task::yield_now().await;
-                assert_eq!(threads.run(LARGE, |_| 7).await.unwrap(), 7);
+                assert_eq!(threads.run(LONG, |_| 7).await.unwrap(), 7);
             }
             drop(release);
             callers.join_all().await;

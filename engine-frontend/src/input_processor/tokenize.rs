@@ -115,15 +115,21 @@ impl InputProcessor {
             Prompt::Chat(chat) => (self.render(&chat, cancel)?, Some(chat)),
         };
         self.check_length(&text, limit, cancel)?;
-        let token_ids = self.encode(&text, add_special_tokens, "prompt")?;
-        let reasoning_ended = match &chat {
-            None => ended_in(&token_ids),
+        let ended_in_chat = match &chat {
+            None => None,
             Some(chat) => self.reasoning_ended_in_chat(chat, &text, cancel)?,
         };
+        let is_chat = chat.is_some();
+        // Thousands of messages take as much memory as their tokens do on the way.
+        drop(chat);
+        let token_ids = self.encode(&text, add_special_tokens, "prompt")?;
         Ok(TokenizedPrompt {
+            reasoning_ended: match is_chat {
+                true => ended_in_chat,
+                false => ended_in(&token_ids),
+            },
             text: Some(text),
             token_ids,
-            reasoning_ended,
         })
     }
 

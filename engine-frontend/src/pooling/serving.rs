@@ -26,8 +26,8 @@ const MAX_PROMPT_TOKENS: usize = 4 << 20;
 /// Most bytes of all pairs of texts together, the first text counted before each second: a few seconds of tokenizing.
 const MAX_PAIR_BYTES: usize = 32 << 20;
 
-/// Most numbers of all embeddings of a request: some 16 bytes each, as numbers and as JSON, are 48 MiB.
-const MAX_ANSWER_NUMBERS: u64 = 3 << 20;
+/// Most numbers of all embeddings of a request: as numbers and as JSON they take up to 25 bytes each.
+const MAX_ANSWER_NUMBERS: u64 = 3 << 19;
 
 /// Prompts as the core is asked of them.
 #[derive(Debug)]

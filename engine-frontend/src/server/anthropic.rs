@@ -9,7 +9,6 @@ use axum::response::Response;
 
 use super::error::ApiError;
 use super::handlers::{App, Call, with_warnings};
-use super::held_json::held_json;
 use super::middleware::RequestId;
 use crate::anthropic::{
     AnthropicCountTokensRequest, AnthropicErrorResponse, AnthropicMessagesRequest,
@@ -43,8 +42,8 @@ pub(super) async fn messages(State(app): App, request: Request) -> Result<Respon
         return Ok(with_warnings(call.stream(stream, share), warnings));
     }
     let answer = serving.create_messages(request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share).await?, warnings))
+    let answer = call.held_json(answer, share).await?;
+    Ok(with_warnings(answer, warnings))
 }
 
 /// `POST /v1/messages/count_tokens`.
@@ -60,8 +59,8 @@ pub(super) async fn count_tokens(State(app): App, request: Request) -> Result<Re
     call.within_deadline(skipped).await?;
     serving.warn_of_unread(&mut request.0);
     let warnings = call.warn(&request.0.chat.common.warnings);
-    let answer = call.within_deadline(serving.count_tokens(request)).await?;
-    Ok(with_warnings(held_json(answer, share).await?, warnings))
+    let answer = call.held_json(serving.count_tokens(request), share).await?;
+    Ok(with_warnings(answer, warnings))
 }
 
 /// Gives answers on the routes of the Messages API its header, and errors its shape, wherever they come from.

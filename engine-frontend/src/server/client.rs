@@ -13,6 +13,7 @@ use super::memory::{Budget, Share};
 use super::parse::BodyParser;
 use super::request_record::ClientAddress;
 use super::state::AppState;
+use crate::client_turns::CLIENT;
 
 /// Bytes of memory that the values of a body may take whose client has no key, where there are keys.
 const MAX_STRANGERS_VALUE_BYTES: usize = 8 << 20;
@@ -121,7 +122,7 @@ pub(super) async fn recognize(
     if let Some(key) = key {
         connection.set_key(key.id());
     }
-    next.run(request).await
+    CLIENT.scope(owner(&request), next.run(request)).await
 }
 
 /// Lets a request take memory from `means`; returns its connection.

@@ -5,7 +5,6 @@ use axum::response::Response;
 
 use super::error::ApiError;
 use super::handlers::{App, Call};
-use super::held_json::held_json;
 use super::parse::take_memory;
 use super::state::AppState;
 use crate::decisions::{self, DecisionApi};
@@ -33,8 +32,9 @@ async fn decide(app: &AppState, request: Request, api: DecisionApi) -> Result<Re
     let prepared = call.within_deadline(prepared).await?;
     // A question each may repeat a long text, which the body had once.
     take_memory(&mut share, prepared.num_bytes())?;
-    let decided = app.serving.decide(prepared, &call.context);
-    let decided = call.within_deadline(decided).await?;
-    let answer = (api.tell)(&questions, &decided, &app.serving.model_name());
-    held_json(answer, share).await
+    let answer = async {
+        let decided = app.serving.decide(prepared, &call.context).await?;
+        Ok((api.tell)(&questions, &decided, &app.serving.model_name()))
+    };
+    call.held_json(answer, share).await
 }

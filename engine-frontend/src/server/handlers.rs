@@ -9,6 +9,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -57,7 +58,8 @@ pub(super) async fn completions(State(app): App, request: Request) -> Result<Res
     let answer = app.serving.create_completion(&request, &call.context);
     let answer = call.within_deadline(answer).await?;
     drop(request);
-    Ok(with_warnings(held_json(answer, share).await?, warnings))
+    let answer = call.in_time(held_json(answer, share)).await??;
+    Ok(with_warnings(answer, warnings))
 }
 
 /// `POST /v1/chat/completions`.
@@ -86,8 +88,8 @@ pub(super) async fn chat_completions(
         return Ok(with_warnings(call.stream(stream, share), warnings));
     }
     let answer = app.serving.create_chat_completion(request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share).await?, warnings))
+    let answer = call.held_json(answer, share).await?;
+    Ok(with_warnings(answer, warnings))
 }
 
 /// `POST /v1/chat/completions/batch`.
@@ -109,8 +111,8 @@ pub(super) async fn batch_chat_completions(
     app.serving.warn_of_unread_in_batch(&mut request);
     let warnings = call.warn(&request.shared.common.warnings);
     let answer = (app.serving).create_batch_chat_completion(request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share).await?, warnings))
+    let answer = call.held_json(answer, share).await?;
+    Ok(with_warnings(answer, warnings))
 }
 
 /// `POST /v1/responses`.
@@ -134,8 +136,8 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
         return Ok(with_warnings(call.stream(stream, share), warnings));
     }
     let answer = app.serving.create_response(request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share).await?, warnings))
+    let answer = call.held_json(answer, share).await?;
+    Ok(with_warnings(answer, warnings))
 }
 
 /// `POST /inference/v1/generate`.
@@ -157,34 +159,29 @@ pub(super) async fn generate(State(app): App, request: Request) -> Result<Respon
         return Ok(with_warnings(call.stream(stream, share), warnings));
     }
     let answer = app.serving.create_tokens(request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    Ok(with_warnings(held_json(answer, share).await?, warnings))
+    let answer = call.held_json(answer, share).await?;
+    Ok(with_warnings(answer, warnings))
 }
 
 /// `POST /formwork/v1/check`.
 pub(super) async fn check(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
     let (request, share) = call.json(request, CheckRequest::from_json).await?;
-    let answer = call.within_deadline(app.serving.check(request)).await?;
-    held_json(answer, share).await
+    call.held_json(app.serving.check(request), share).await
 }
 
 /// `POST /tokenize`.
 pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
     let (request, share) = call.json(request, TokenizeRequest::from_json).await?;
-    let answer = call.within_deadline(app.serving.tokenize(request)).await?;
-    held_json(answer, share).await
+    call.held_json(app.serving.tokenize(request), share).await
 }
 
 /// `POST /detokenize`.
 pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
     let (request, share) = call.json(request, DetokenizeRequest::from_json).await?;
-    let answer = call
-        .within_deadline(app.serving.detokenize(request))
-        .await?;
-    held_json(answer, share).await
+    call.held_json(app.serving.detokenize(request), share).await
 }
 
 /// Header of warnings about a request: see [`Warnings::to_header`].
@@ -304,28 +301,36 @@ impl<'a> Call<'a> {
         HeaderValue::try_from(header).ok()
     }
 
+    /// The answer as JSON, which holds the request's share until its client has taken it.
+    pub(super) async fn held_json<T: Serialize + Send + 'static>(
+        &self,
+        answer: impl Future<Output = Result<T, ServingError>>,
+        share: Share,
+    ) -> Result<Response, ApiError> {
+        let answer = self.within_deadline(answer).await?;
+        self.in_time(held_json(answer, share)).await?
+    }
+
     pub(super) async fn within_deadline<T, E: Into<ServingError>>(
         &self,
         answer: impl Future<Output = Result<T, E>>,
     ) -> Result<T, ApiError> {
-        let answer = match self.deadline {
-            Some(deadline) => match timeout_at(deadline, answer).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    return Err(ApiError::new(
-                        StatusCode::GATEWAY_TIMEOUT,
-                        "the request took too long",
-                    ));
-                }
-            },
-            None => answer.await,
-        };
-        answer.map_err(|error| {
+        self.in_time(answer).await?.map_err(|error| {
             let error = ApiError::from(error.into());
             if error.0.error.code == 503 {
                 self.app.metrics.record_rejection("queue_full");
             }
             error
+        })
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, ApiError> {
+        let Some(deadline) = self.deadline else {
+            return Ok(work.await);
+        };
+        timeout_at(deadline, work).await.map_err(|_| {
+            let message = "the request took too long";
+            ApiError::new(StatusCode::GATEWAY_TIMEOUT, message)
         })
     }
 

@@ -5,7 +5,6 @@ use std::io;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::error::{ApiError, json_body};
@@ -14,9 +13,6 @@ use super::parse::no_memory;
 
 /// Longest answer, in bytes, that is made by the thread that also serves others: well below a millisecond.
 const QUICK_BYTES: usize = 64 << 10;
-
-/// Longer answers are made one after another, so that many at once don't take the processors from tokens.
-static TURN: Semaphore = Semaphore::const_new(1);
 
 /// A JSON answer in place of its request, whose share it takes over until its client has taken it.
 ///
@@ -34,8 +30,7 @@ pub(super) async fn held_json(
     if let Some(bytes) = lacks {
         return Err(no_memory(&share, bytes));
     }
-    // The semaphore is never closed.
-    let turn = TURN.acquire().await.ok();
+    let turn = share.long_answers().acquire().await;
     let made = spawn_blocking(move || {
         // Held by the thread, since its future may be dropped before.
         let _turn = turn;

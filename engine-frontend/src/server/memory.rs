@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::body::Bytes;
 
 use super::connections::Connection;
+use crate::client_turns::ClientTurns;
 
 /// Bytes for all requests and answers of clients without a key, where there are keys. With
 /// [`HEADS`](Self::HEADS) and the connections of such clients it is 64 MiB.
@@ -43,13 +44,18 @@ struct Pot {
     pool: Pool,
     size: u64,
     taken: AtomicU64,
+    long_answers: ClientTurns,
 }
 
 impl Budget {
     /// A budget of `size` bytes.
     pub(super) fn new(pool: Pool, size: u64) -> Self {
-        let taken = AtomicU64::new(0);
-        Self(Arc::new(Pot { pool, size, taken }))
+        Self(Arc::new(Pot {
+            pool,
+            size,
+            taken: AtomicU64::new(0),
+            long_answers: ClientTurns::new(2, 1),
+        }))
     }
 
     /// The budget for requests.
@@ -149,6 +155,12 @@ impl Share {
         let pot = &self.budget.0;
         pot.taken.fetch_sub(less, Ordering::Relaxed);
         self.connection.holds_less(pot.pool, less);
+    }
+
+    /// Turns for making long answers, which clients take so that many at once don't take the processors from
+    /// tokens.
+    pub(super) fn long_answers(&self) -> ClientTurns {
+        self.budget.0.long_answers.clone()
     }
 
     /// Another share of the same budget for the same client.

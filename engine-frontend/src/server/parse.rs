@@ -1,24 +1,22 @@
 //! From a body's bytes to a request.
 
-use std::sync::Arc;
-
 use axum::http::StatusCode;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::error::ApiError;
 use super::memory::Share;
+use crate::client_turns::ClientTurns;
 use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
 use crate::tokenizer_threads::LARGE;
 use crate::unique_json::{self, UniqueJsonError};
 
-/// Makes requests of bodies. Large ones are parsed away from the threads that serve streams, and one
-/// at a time: what a body's values take is known, and counted, when they are made.
+/// Makes requests of bodies. Large ones are parsed away from the threads that serve streams, two at a time and
+/// one of a client's: what a body's values take is known, and counted, when they are made.
 #[derive(Debug, Clone)]
 pub(super) struct BodyParser {
-    for_large: Arc<Semaphore>,
+    for_large: ClientTurns,
     max_value_bytes: usize,
 }
 
@@ -26,7 +24,7 @@ impl BodyParser {
     /// A parser of bodies whose values take at most so many bytes of memory.
     pub(super) fn new(max_value_bytes: usize) -> Self {
         Self {
-            for_large: Arc::new(Semaphore::new(1)),
+            for_large: ClientTurns::new(2, 1),
             max_value_bytes,
         }
     }
@@ -51,11 +49,10 @@ impl BodyParser {
         if bytes.len() <= LARGE {
             return read(bytes, share);
         }
-        // This fails only where the semaphore is closed, which it never is.
-        let permit = self.for_large.clone().acquire_owned().await.ok();
+        let turn = self.for_large.acquire().await;
         let parsed = spawn_blocking(move || {
             // Given back by the thread, as the share is: its future may be dropped before.
-            let _permit = permit;
+            let _turn = turn;
             let parsed = read(bytes, share);
             give_memory_back();
             parsed
@@ -215,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn small_bodies_pass_by_large_ones_which_are_parsed_one_at_a_time() {
+    fn small_bodies_pass_by_large_ones_of_which_one_of_a_client_is_parsed_at_a_time() {
         let runtime = crate::tokenizer_threads::frontend_runtime().unwrap();
         let parser = BodyParser::new(usize::MAX);
         let budget = Budget::new(Pool::Requests, 100 << 20);

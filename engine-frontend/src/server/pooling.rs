@@ -5,7 +5,6 @@ use axum::response::Response;
 
 use super::error::ApiError;
 use super::handlers::{App, Call};
-use super::held_json::held_json;
 use super::parse::take_memory;
 use crate::pooling::{EmbeddingRequest, RerankRequest, ScoreRequest};
 
@@ -26,8 +25,7 @@ pub(super) async fn embeddings(State(app): App, request: Request) -> Result<Resp
     let prepared = call.within_deadline(prepared).await?;
     take_memory(&mut share, prepared.num_bytes())?;
     let answer = (app.serving).create_embeddings(prepared, &request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    held_json(answer, share).await
+    call.held_json(answer, share).await
 }
 
 /// `POST /v1/score`.
@@ -42,8 +40,7 @@ pub(super) async fn scores(State(app): App, request: Request) -> Result<Response
     // A query may be repeated before each document, and the body had it once.
     take_memory(&mut share, prepared.num_bytes())?;
     let answer = (app.serving).create_scores(prepared, &request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    held_json(answer, share).await
+    call.held_json(answer, share).await
 }
 
 /// `POST /v1/rerank`.
@@ -57,6 +54,5 @@ pub(super) async fn rankings(State(app): App, request: Request) -> Result<Respon
     let prepared = call.within_deadline(prepared).await?;
     take_memory(&mut share, prepared.num_bytes())?;
     let answer = (app.serving).create_ranking(prepared, request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    held_json(answer, share).await
+    call.held_json(answer, share).await
 }

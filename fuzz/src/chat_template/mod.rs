@@ -10,6 +10,8 @@ use crate::memory::Meter;
 
 pub(crate) use generate::generate;
 
+/// Promise: a template that is compiled is a part of a request like any other.
+const MAX_COMPILED_BYTES: usize = 64 << 20;
 /// Promise: no value of a template has more than 64 MiB, and few are alive at a time.
 const MAX_BYTES: usize = 256 << 20;
 
@@ -20,7 +22,9 @@ pub(crate) fn run(data: &[u8]) -> String {
     };
     let meter = Meter::start();
     let special_tokens = vec![("bos_token".to_owned(), "<s>".to_owned())];
-    let outcome = match ChatTemplate::new(source, special_tokens) {
+    let compiled = ChatTemplate::new(source, special_tokens);
+    meter.check_against(MAX_COMPILED_BYTES + 16 * data.len(), data.len());
+    let outcome = match compiled {
         Ok(template) => render(&template),
         Err(error) => crate::sketch(&error.to_string()),
     };

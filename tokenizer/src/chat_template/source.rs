@@ -10,8 +10,11 @@ pub(super) const MAX_SOURCE_BYTES: usize = 256 << 10;
 /// Most operators, brackets, branches and blocks within each other. minijinja's parser, its compiler and
 /// the destructor of its tree call themselves for each, with about 1 KiB of stack.
 const MAX_NESTING: usize = 400;
-/// Most bytes of a constant that minijinja computes while it compiles (`'-' * 40`).
+/// Most bytes of all constants together that minijinja computes while it compiles (`'-' * 40`), and keeps.
 const MAX_CONSTANT_BYTES: u64 = 1 << 20;
+/// Most `{% block %}`s. minijinja compiles each on its own, into 27 KiB at least; no template that is published with a
+/// model has one.
+const MAX_BLOCKS: usize = 64;
 /// Bytes of a list's item.
 const ITEM_BYTES: u64 = 24;
 
@@ -52,6 +55,9 @@ struct Scan {
     /// Sum of all `blocks` and of the operators of all `brackets`: no more calls are within each other.
     nesting: usize,
     constant: Constant,
+    /// Bytes of the constants of tags before.
+    constant_bytes: u64,
+    num_blocks: usize,
     tag: Tag,
 }
 
@@ -155,13 +161,17 @@ impl Scan {
                 if matches!(self.tag, Tag::Opens | Tag::Set) {
                     self.open_block();
                 }
-                if self.constant.bytes() > MAX_CONSTANT_BYTES {
+                self.constant_bytes = self.constant_bytes.saturating_add(self.constant.bytes());
+                if self.constant_bytes > MAX_CONSTANT_BYTES {
                     return Err(format!(
-                        "a constant is too large: it may have {MAX_CONSTANT_BYTES} bytes"
+                        "constants are too large: all together may have {MAX_CONSTANT_BYTES} bytes"
                     ));
                 }
             }
             token => self.take_in_tag(token),
+        }
+        if self.num_blocks > MAX_BLOCKS {
+            return Err(format!("more than {MAX_BLOCKS} blocks"));
         }
         if self.nesting > MAX_NESTING {
             return Err(format!("nested more than {MAX_NESTING} levels deep"));
@@ -218,6 +228,9 @@ impl Scan {
 
     /// The first token of a tag.
     fn take_keyword(&mut self, token: &Token<'_>) -> Tag {
+        if matches!(token, Token::Ident("block")) {
+            self.num_blocks += 1;
+        }
         match token {
             Token::Ident(
                 "for" | "if" | "with" | "autoescape" | "filter" | "block" | "macro" | "call",
@@ -347,7 +360,8 @@ mod tests {
 
     #[test]
     fn constants_are_bounded_before_they_are_computed() {
-        let large = "chat template, line 1: a constant is too large: it may have 1048576 bytes";
+        let large =
+            "chat template, line 1: constants are too large: all together may have 1048576 bytes";
         for source in [
             "{{ 'x' * 1000000000 }}",
             "{{ 'x' * 1000 * 1000 * 1000 }}",
@@ -366,6 +380,23 @@ mod tests {
         ] {
             assert_eq!(refusal(source), None, "{source}");
         }
+    }
+
+    #[test]
+    fn constants_and_blocks_of_all_tags_are_bounded_together() {
+        let constants = |count: usize| "{% set a = 'x' * 1000 %}".repeat(count);
+        assert_eq!(refusal(&constants(1000)), None);
+        let error = refusal(&constants(1100)).unwrap();
+        assert!(error.contains("constants are too large"), "{error}");
+        let blocks = |count: usize| -> String {
+            let block = |i| format!("{{% block b{i} %}}{{% endblock %}}");
+            (0..count).map(block).collect()
+        };
+        assert_eq!(refusal(&blocks(MAX_BLOCKS)), None);
+        assert_eq!(
+            refusal(&blocks(MAX_BLOCKS + 1)).as_deref(),
+            Some("chat template, line 1: more than 64 blocks")
+        );
     }
 
     #[test]

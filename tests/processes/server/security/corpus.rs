@@ -257,12 +257,21 @@ pub(super) fn case(number: u64, key: &str) -> Case {
         },
         23 => posted("/v1/decisions", &[OF_DECISIONS], key, random),
         24 => posted("/v1/systemone", &[OF_SYSTEM_ONE], key, random),
-        25 => match number % 3 {
-            0 => posted("/v1/embeddings", &[OF_EMBEDDINGS], key, random),
-            1 => posted("/v1/score", &[OF_SCORES], key, random),
-            _ => posted("/v1/rerank", &[OF_RANKINGS], key, random),
-        },
+        25 => pooled(number, key, random),
         _ => odd_head(key, random),
+    }
+}
+
+/// The request with this number to a model that makes vectors.
+pub(super) fn pooling_case(number: u64, key: &str) -> Case {
+    pooled(number, key, &mut Random::new(number))
+}
+
+fn pooled(number: u64, key: &str, random: &mut Random) -> Case {
+    match number % 3 {
+        0 => posted("/v1/embeddings", &[OF_EMBEDDINGS], key, random),
+        1 => posted("/v1/score", &[OF_SCORES], key, random),
+        _ => posted("/v1/rerank", &[OF_RANKINGS], key, random),
     }
 }
 

@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::corpus::{Case, case};
+use integration_tests::workspace;
+use serde_json::{Value, json};
+
+use super::corpus::{Case, case, pooling_case};
 use super::memory::{MIB, Peak, allowance, limit_growth, status_field, warm_up};
 use crate::server::client::start;
 use crate::server::support::{Server, formwork};
@@ -30,19 +33,35 @@ fn num_cases() -> u64 {
 /// A server that lets requests do all that they can be let do. The cache is small, so that all of it
 /// is touched before anything is measured.
 fn server() -> Server {
+    let server = spawn(&["--num-blocks-override", "512"]);
+    warm_up(|path, body| post(&server, path, body));
+    server
+}
+
+/// A server of a model that makes vectors, warm too.
+fn pooling_server() -> Server {
+    let model = workspace().join("tests/data/pooling/bert_mean");
+    let server = spawn(&["--model", model.to_str().unwrap()]);
+    let body = json!({"input": vec!["the river is near the station"; 256]});
+    for _ in 0..3 {
+        assert_eq!(post(&server, "/v1/embeddings", &body), 200);
+    }
+    server
+}
+
+fn spawn(flags: &[&str]) -> Server {
     let mut command = formwork();
     command.args(["serve", "--host", "127.0.0.1", "--port", "0"]);
-    command.args(["--threads", "1", "--num-blocks-override", "512"]);
-    command.args(["--api-key", KEY, "--trust-request-chat-template"]);
-    command.args(["--request-timeout", "10"]);
-    let server = Server::spawn(&mut command);
+    command.args(["--threads", "1", "--api-key", KEY]);
+    command.args(["--trust-request-chat-template", "--request-timeout", "10"]);
+    Server::spawn(command.args(flags))
+}
+
+fn post(server: &Server, path: &str, body: &Value) -> u16 {
     let headers = format!("Content-Type: application/json\r\nAuthorization: Bearer {KEY}\r\n");
-    warm_up(|path, body| {
-        let body = body.to_string();
-        let answer = start(&server.address, "POST", path, &headers, body.as_bytes());
-        answer.finish().status
-    });
-    server
+    let body = body.to_string();
+    let answer = start(&server.address, "POST", path, &headers, body.as_bytes());
+    answer.finish().status
 }
 
 /// Sends a request and reads its answer to the end: its status, or 0 where the connection broke
@@ -75,6 +94,8 @@ fn is_answer(status: u16) -> bool {
 struct Outcome {
     number: u64,
     label: String,
+    /// How its body begins.
+    body: String,
     sent: usize,
     memory: u64,
     status: u16,
@@ -98,11 +119,15 @@ impl Outcome {
 
 /// Sends the corpus, each request after the answer to the one before, and measures each. A server of
 /// which a process died is replaced by another.
-fn run(start: impl Fn() -> Server) -> Vec<Outcome> {
+fn run(
+    start: impl Fn() -> Server,
+    count: u64,
+    case: fn(number: u64, key: &str) -> Case,
+) -> Vec<Outcome> {
     let mut server = start();
     let mut processes = Peak::processes(&server);
     let mut outcomes = Vec::new();
-    for number in 0..num_cases() {
+    for number in 0..count {
         let case = case(number, KEY);
         let (sent, label) = (case.bytes.len(), case.label.clone());
         let peak = Peak::begin(&server);
@@ -116,6 +141,7 @@ fn run(start: impl Fn() -> Server) -> Vec<Outcome> {
         outcomes.push(Outcome {
             number,
             label,
+            body: beginning(&case.bytes),
             sent,
             memory,
             status,
@@ -143,16 +169,16 @@ fn report_level(number: u64, processes: &[i32]) {
 /// Characters of a wrong request's body that are shown.
 const NUM_SHOWN: usize = 400;
 
+fn beginning(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let body = text.split_once("\r\n\r\n").unwrap_or_default().1;
+    body.chars().take(NUM_SHOWN).collect()
+}
+
 /// Fails with all that hold for `is_wrong`, and how their bodies begin.
 fn none(outcomes: &[Outcome], what: &str, is_wrong: impl Fn(&Outcome) -> bool) {
     let wrong = outcomes.iter().filter(|outcome| is_wrong(outcome));
-    let shown = |outcome: &Outcome| {
-        let bytes = case(outcome.number, KEY).bytes;
-        let text = String::from_utf8_lossy(&bytes);
-        let body = text.split_once("\r\n\r\n").unwrap_or_default().1;
-        let body: String = body.chars().take(NUM_SHOWN).collect();
-        format!("{}\n    {body}", outcome.line())
-    };
+    let shown = |outcome: &Outcome| format!("{}\n    {}", outcome.line(), outcome.body);
     let wrong: Vec<String> = wrong.map(shown).collect();
     let all = outcomes.len();
     assert!(
@@ -177,12 +203,23 @@ fn worst(outcomes: &[Outcome]) -> String {
 
 #[test]
 fn no_request_takes_more_memory_than_64_mib_and_16_times_its_size() {
-    let outcomes = run(server);
-    eprintln!("{}", worst(&outcomes));
+    all_take_their_share(&run(server, num_cases(), case));
+}
+
+#[test]
+fn no_request_for_vectors_does_either() {
+    let outcomes = run(pooling_server, num_cases() / 5, pooling_case);
+    all_take_their_share(&outcomes);
+    // They aren't all refused.
+    assert!(outcomes.iter().any(|outcome| outcome.status == 200));
+}
+
+fn all_take_their_share(outcomes: &[Outcome]) {
+    eprintln!("{}", worst(outcomes));
     let is_too_much = |outcome: &Outcome| outcome.memory > allowance(outcome.sent);
     let wrong = |outcome: &Outcome| outcome.has_died || !is_answer(outcome.status);
     none(
-        &outcomes,
+        outcomes,
         "took too much memory, killed a process or got no answer",
         |outcome| is_too_much(outcome) || wrong(outcome),
     );
@@ -190,13 +227,14 @@ fn no_request_takes_more_memory_than_64_mib_and_16_times_its_size() {
 
 #[test]
 fn all_requests_pass_where_neither_process_may_take_more() {
-    let outcomes = run(|| {
+    let limited = || {
         let server = server();
         for process in Peak::processes(&server) {
             limit_growth(process, allowance(LARGEST) + KEPT);
         }
         server
-    });
+    };
+    let outcomes = run(limited, num_cases(), case);
     let wrong = |outcome: &Outcome| outcome.has_died || !is_answer(outcome.status);
     none(&outcomes, "killed a process or got no answer", wrong);
 }
