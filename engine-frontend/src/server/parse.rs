@@ -166,6 +166,7 @@ fn syntax_error(error: &serde_json::Error, key: Option<String>) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
