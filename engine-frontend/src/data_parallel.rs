@@ -32,7 +32,7 @@ pub struct DataParallelClient {
     router: Mutex<Router>,
     /// The outputs of several cores; one is asked itself.
     merged: Option<Merged>,
-    on_restart: OnceLock<Box<dyn OnRestart>>,
+    on_event: OnceLock<Box<dyn OnEvent>>,
 }
 
 /// The outputs of several cores as one stream.
@@ -43,14 +43,14 @@ struct Merged {
     tasks: Vec<AbortHandle>,
 }
 
-/// What hears of restarts, by the core's number.
-trait OnRestart: Fn(u32) + Send + Sync {}
+/// What hears of a core's events, by its number.
+trait OnEvent: Fn(u32, CoreEvent) + Send + Sync {}
 
-impl<F: Fn(u32) + Send + Sync> OnRestart for F {}
+impl<F: Fn(u32, CoreEvent) + Send + Sync> OnEvent for F {}
 
-impl std::fmt::Debug for dyn OnRestart {
+impl std::fmt::Debug for dyn OnEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("OnRestart")
+        f.write_str("OnEvent")
     }
 }
 
@@ -67,7 +67,7 @@ impl DataParallelClient {
         let client = Arc::new(Self {
             router: Mutex::new(Router::new(ready.block_size, num_blocks)),
             merged: (cores.len() > 1).then(|| Merged::start(&cores)),
-            on_restart: OnceLock::new(),
+            on_event: OnceLock::new(),
             ready,
             cores,
         });
@@ -89,28 +89,41 @@ impl DataParallelClient {
         &self.cores
     }
 
-    /// The engine's health: the worst of its cores', but healthy while some are replaced and another one works.
+    /// The engine's health: the worst of its cores', but healthy while some are replaced or gone for good and another
+    /// one works.
     pub fn health(&self) -> CoreHealth {
         let all: Vec<CoreHealth> = self.cores.iter().map(|core| core.health()).collect();
-        let is_any = |health| all.contains(&health);
-        for health in [CoreHealth::Dead, CoreHealth::Stalled, CoreHealth::Paused] {
-            if is_any(health) {
-                return health;
-            }
-        }
-        match is_any(CoreHealth::Healthy) {
-            true => CoreHealth::Healthy,
-            false => CoreHealth::Restarting,
-        }
+        let order = [
+            CoreHealth::Stalled,
+            CoreHealth::Paused,
+            CoreHealth::Healthy,
+            CoreHealth::Restarting,
+        ];
+        let first = order.into_iter().find(|health| all.contains(health));
+        first.unwrap_or(CoreHealth::Dead)
     }
 
-    /// Lets `hear` know of every core that was started in the place of another, by its number. Later calls have
-    /// no effect.
-    pub fn on_restart(&self, hear: impl Fn(u32) + Send + Sync + 'static) {
-        self.on_restart.get_or_init(|| Box::new(hear));
+    /// How many cores are gone for good.
+    pub fn num_gone(&self) -> usize {
+        let cores = self.cores.iter();
+        cores
+            .filter(|core| core.health() == CoreHealth::Dead)
+            .count()
     }
 
-    /// Calls a method of each core, of all at the same time; the answers are in their order.
+    /// Lets `hear` know of what happens to each core, by its number. Later calls have no effect.
+    pub fn on_event(&self, hear: impl Fn(u32, CoreEvent) + Send + Sync + 'static) {
+        self.on_event.get_or_init(|| Box::new(hear));
+    }
+
+    /// The cores that aren't gone for good, with their numbers; all where none is left.
+    fn remaining(&self) -> impl Iterator<Item = (usize, Arc<SupervisedCore>)> {
+        let is_any_left = self.num_gone() < self.cores.len();
+        let cores = self.cores.iter().cloned().enumerate();
+        cores.filter(move |(_, core)| !is_any_left || core.health() != CoreHealth::Dead)
+    }
+
+    /// Calls a method of each core that isn't gone for good, of all at the same time; the answers are in their order.
     ///
     /// # Errors
     /// That of the first core that doesn't know the method, fails at it or is gone. The others did as told.
@@ -120,7 +133,7 @@ impl DataParallelClient {
         args: &[Value],
     ) -> Result<Vec<Value>, EngineCoreClientError> {
         let mut calls = JoinSet::new();
-        for (index, core) in self.cores.iter().cloned().enumerate() {
+        for (index, core) in self.remaining() {
             let args = args.to_vec();
             calls.spawn(async move { (index, core.call_utility(method, &args).await) });
         }
@@ -146,13 +159,21 @@ impl DataParallelClient {
             .collect()
     }
 
-    /// Shares out requests: those of each core, in their order. Where no core takes any now, each request waits for
-    /// one with few.
+    /// The cores' numbers of requests, `None` of those that are gone for good: where no core takes any now, a
+    /// request waits for one with few.
+    fn loads_to_wait(&self) -> Vec<Option<usize>> {
+        let cores = self.cores.iter();
+        cores
+            .map(|core| (core.health() != CoreHealth::Dead).then(|| core.num_requests()))
+            .collect()
+    }
+
+    /// Shares out requests: those of each core, in their order.
     fn route(&self, requests: Vec<EngineCoreRequest>) -> Vec<Vec<EngineCoreRequest>> {
         let mut shares = vec![Vec::new(); self.cores.len()];
         let mut loads = self.loads();
         if loads.iter().all(Option::is_none) {
-            loads = self.cores.iter().map(|c| Some(c.num_requests())).collect();
+            loads = self.loads_to_wait();
         }
         let mut router = self.router();
         let mut routing = router.routing(loads);
@@ -165,13 +186,17 @@ impl DataParallelClient {
         shares
     }
 
-    /// Moves requests that wait for a core to others, if any takes requests.
+    /// Moves requests that wait for a core to others, if any takes requests. From a core that is gone for good they
+    /// also go to cores that take none now.
     fn relieve(&self, index: usize) {
         let Some(core) = self.cores.get(index) else {
             return;
         };
         let mut router = self.router();
         let mut loads = self.loads();
+        if core.health() == CoreHealth::Dead && loads.iter().all(Option::is_none) {
+            loads = self.loads_to_wait();
+        }
         if let Some(own) = loads.get_mut(index) {
             *own = None;
         }
@@ -203,13 +228,13 @@ impl DataParallelClient {
     }
 }
 
-/// Moves requests after a core's death or restart, and passes restarts on.
+/// Moves requests after a core's death or restart, and passes the event on.
 fn hear(client: &Weak<DataParallelClient>, index: usize, event: CoreEvent) {
     let Some(client) = client.upgrade() else {
         return;
     };
     match event {
-        CoreEvent::Died => {
+        CoreEvent::Died | CoreEvent::GaveUp => {
             client.router().forget(index);
             client.relieve(index);
         }
@@ -219,10 +244,10 @@ fn hear(client: &Weak<DataParallelClient>, index: usize, event: CoreEvent) {
                     client.relieve(other);
                 }
             }
-            if let Some(hear) = client.on_restart.get() {
-                hear(number(index));
-            }
         }
+    }
+    if let Some(hear) = client.on_event.get() {
+        hear(number(index), event);
     }
 }
 
@@ -249,7 +274,12 @@ impl Merged {
     fn start(cores: &[Arc<SupervisedCore>]) -> Self {
         let (sender, outputs) = mpsc::channel(MAX_WAITING_OUTPUTS);
         let tasks = cores.iter().enumerate().map(|(index, core)| {
-            let task = tokio::spawn(forward(core.clone(), index, sender.clone()));
+            let others = cores
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != index);
+            let others = others.map(|(_, core)| core.clone()).collect();
+            let task = tokio::spawn(forward(core.clone(), index, others, sender.clone()));
             task.abort_handle()
         });
         Self {
@@ -267,10 +297,12 @@ impl Drop for Merged {
     }
 }
 
-/// Hands on what a core sends, with its number, until it has ended.
+/// Hands on what a core sends, with its number, until it has ended. Its end is the engine's where no other core is
+/// left.
 async fn forward(
     core: Arc<SupervisedCore>,
     index: usize,
+    others: Vec<Arc<SupervisedCore>>,
     outputs: mpsc::Sender<Result<EngineCoreOutputs, EngineDeadError>>,
 ) {
     loop {
@@ -280,13 +312,36 @@ async fn forward(
                 Ok(step)
             }
             Ok(None) => return,
-            Err(dead) => Err(EngineDeadError {
-                reason: format!("engine {index}: {}", dead.reason),
-                ..dead
-            }),
+            Err(dead) => {
+                let left = others
+                    .iter()
+                    .filter(|core| core.health() != CoreHealth::Dead);
+                let num_left = left.count();
+                let dead = EngineDeadError {
+                    reason: format!("engine {index}: {}", dead.reason),
+                    ..dead
+                };
+                let last = match core.is_dispensable() && num_left > 0 {
+                    true => {
+                        tracing::error!(
+                            num_left,
+                            "{dead}; it is gone for good, and others serve on"
+                        );
+                        Ok(EngineCoreOutputs {
+                            engine_index: number(index),
+                            outputs: core.fail_rest(),
+                            // It has nothing to do any more.
+                            scheduler_stats: Some(Box::default()),
+                            ..EngineCoreOutputs::default()
+                        })
+                    }
+                    false => Err(dead),
+                };
+                let _ = outputs.send(last).await;
+                return;
+            }
         };
-        let is_last = step.is_err();
-        if outputs.send(step).await.is_err() || is_last {
+        if outputs.send(step).await.is_err() {
             return;
         }
     }
@@ -327,7 +382,7 @@ impl CoreClient for DataParallelClient {
     }
 
     /// Steps of one core come in their order, those of several as they come. `engine_index` is the core's
-    /// number. That one core is gone for good ends them all.
+    /// number. They end when no core is left.
     fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
         Box::pin(async move {
             match (&self.merged, self.cores.as_slice()) {
@@ -341,8 +396,7 @@ impl CoreClient for DataParallelClient {
     fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
         Box::pin(async move {
             let mut ends = JoinSet::new();
-            for core in &self.cores {
-                let core = Arc::clone(core);
+            for (_, core) in self.remaining() {
                 ends.spawn(async move { core.shutdown(drain_seconds).await });
             }
             ends.join_all().await.into_iter().collect()

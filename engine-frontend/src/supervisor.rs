@@ -83,6 +83,8 @@ pub enum CoreEvent {
     Died,
     /// Another core took its place.
     Restarted,
+    /// None could be started in its place: it is gone for good.
+    GaveUp,
 }
 
 /// What hears of events.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use engine_frontend::engine_core_client::EngineCoreClient;
 use engine_frontend::{
-    CoreClient, CoreHealth, CoreSource, DataParallelClient, SupervisedCore, SupervisorOptions,
+    CoreClient, CoreEvent, CoreHealth, CoreSource, DataParallelClient, SupervisedCore,
+    SupervisorOptions,
 };
 use fake_engine_core::{LONG, get_ready, step};
 use protocol::transport::{FrameWriter, Listener, PrivateAddress};
@@ -24,11 +25,15 @@ struct FakeCore {
     client: Arc<SupervisedCore>,
     told: mpsc::UnboundedReceiver<EngineCoreRequestType>,
     writer: Arc<Mutex<Option<FrameWriter>>>,
-    _address: PrivateAddress,
+    address: PrivateAddress,
 }
 
 impl FakeCore {
     async fn start() -> Self {
+        Self::start_with(SupervisorOptions::default()).await
+    }
+
+    async fn start_with(options: SupervisorOptions) -> Self {
         let address = PrivateAddress::new().unwrap();
         let listener = Listener::bind(address.path()).unwrap();
         let (tell, told) = mpsc::unbounded_channel();
@@ -69,12 +74,11 @@ impl FakeCore {
         });
         let client = EngineCoreClient::connect(address.path(), LONG, |_| ()).await;
         let source = CoreSource::Connect(address.path().to_owned(), LONG);
-        let options = SupervisorOptions::default();
         Self {
             client: SupervisedCore::new(client.unwrap(), source, options),
             told,
             writer,
-            _address: address,
+            address,
         }
     }
 
@@ -105,12 +109,27 @@ impl FakeCore {
         // There is no answer any more.
         let _ = self.client.call_utility("die", &[]).await;
     }
+
+    /// Dies, and whoever connects again gets nothing.
+    async fn die_for_good(&self) {
+        std::fs::remove_file(self.address.path()).unwrap();
+        self.die().await;
+    }
 }
 
 async fn two_cores() -> (Arc<DataParallelClient>, FakeCore, FakeCore) {
     let (first, second) = (FakeCore::start().await, FakeCore::start().await);
     let client = DataParallelClient::new(first.client.clone(), vec![second.client.clone()]);
     (client, first, second)
+}
+
+/// Tells the numbers of the cores that took the place of others.
+fn hear_restarts(client: &DataParallelClient, restarted: mpsc::UnboundedSender<u32>) {
+    client.on_event(move |index, event| {
+        if event == CoreEvent::Restarted {
+            restarted.send(index).unwrap();
+        }
+    });
 }
 
 /// A request with a prompt of so many tokens, all of this one.
@@ -167,7 +186,7 @@ async fn requests_are_shared_out_and_outputs_say_whose_they_are() {
 async fn what_a_dead_core_had_goes_on_in_the_other_at_once() {
     let (client, mut first, mut second) = two_cores().await;
     let (restarted, mut restarts) = mpsc::unbounded_channel();
-    client.on_restart(move |index| restarted.send(index).unwrap());
+    hear_restarts(&client, restarted);
     for (id, token) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
         client.add_request(request(id, token, 20)).unwrap();
     }
@@ -201,7 +220,7 @@ async fn what_a_dead_core_had_goes_on_in_the_other_at_once() {
 async fn a_suspect_of_two_deaths_stays_with_its_core() {
     let (client, mut first, mut second) = two_cores().await;
     let (restarted, mut restarts) = mpsc::unbounded_channel();
-    client.on_restart(move |index| restarted.send(index).unwrap());
+    hear_restarts(&client, restarted);
     client.add_request(request("killer", 1, 20)).unwrap();
     client.add_request(request("own", 2, 20)).unwrap();
     first.added().await;
@@ -228,4 +247,53 @@ async fn a_suspect_of_two_deaths_stays_with_its_core() {
         .unwrap()
         .unwrap();
     assert_eq!(client.get_output().await, Ok(None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_core_that_is_gone_for_good_leaves_its_requests_to_the_others() {
+    let options = SupervisorOptions {
+        max_restarts: 1,
+        ..SupervisorOptions::default()
+    };
+    let mut first = FakeCore::start_with(options).await;
+    let mut second = FakeCore::start_with(options).await;
+    let client = DataParallelClient::new(first.client.clone(), vec![second.client.clone()]);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    client.on_event(move |index, event| tell.send((index, event)).unwrap());
+    client.add_request(request("killer", 1, 20)).unwrap();
+    client.add_request(request("own", 2, 20)).unwrap();
+    assert_eq!(ids(&first.added().await), ["killer"]);
+    assert_eq!(ids(&second.added().await), ["own"]);
+    first.die().await;
+    assert_eq!(ids(&second.added().await), ["killer"]);
+    assert_eq!(told.recv().await, Some((0, CoreEvent::Died)));
+    assert_eq!(told.recv().await, Some((0, CoreEvent::Restarted)));
+    // A suspect of two deaths stays with its core, and ends with it.
+    second.die_for_good().await;
+    assert_eq!(ids(&first.added().await), ["own"]);
+    assert_eq!(told.recv().await, Some((1, CoreEvent::Died)));
+    let step = client.get_output().await.unwrap().unwrap();
+    assert_eq!(step.engine_index, 1);
+    assert_eq!(step.scheduler_stats, Some(Box::default()));
+    let ends: Vec<_> = step.outputs.iter().collect();
+    assert!(matches!(ends.as_slice(), [end] if end.request_id == "killer"));
+    assert_eq!(ends[0].finish_reason, Some(FinishReason::Error));
+    assert_eq!(told.recv().await, Some((1, CoreEvent::GaveUp)));
+    assert_eq!(client.num_gone(), 1);
+    assert_eq!(client.health(), CoreHealth::Healthy);
+
+    // The other one serves on, and is told alone.
+    first.send(fake_engine_core::step("own", 5));
+    assert_eq!(next_token(&client).await, (0, 5));
+    client.add_request(request("new", 3, 20)).unwrap();
+    assert_eq!(ids(&first.added().await), ["new"]);
+    let answers = client.call_utility("reset_prefix_cache", &[]).await;
+    assert_eq!(answers.unwrap(), [json!(true)]);
+    // The last one's end is the engine's.
+    first.die_for_good().await;
+    let dead = client.get_output().await.unwrap_err();
+    assert!(dead.reason.starts_with("engine 0: "), "{}", dead.reason);
+    assert_eq!(client.health(), CoreHealth::Dead);
+    let refused = client.add_request(request("late", 4, 20));
+    assert!(refused.is_err());
 }

@@ -10,6 +10,7 @@ use protocol::{EngineCoreReadyResponse, FinishReason, SchedulerStats};
 use super::http_requests::HttpRequests;
 use super::text::TextWriter;
 use super::{EngineMetrics, FinishedRequestStats, Histogram, IterationStats, StatLogger};
+use crate::supervisor::CoreEvent;
 
 const TTFT: [f64; 22] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
@@ -82,6 +83,7 @@ struct EngineValues {
     request_decode_time: Histogram,
     restored_rows: u64,
     engine_restarts: u64,
+    is_gone: bool,
 }
 
 impl EngineValues {
@@ -127,6 +129,7 @@ impl EngineValues {
             request_decode_time: request_times(),
             restored_rows: 0,
             engine_restarts: 0,
+            is_gone: false,
         }
     }
 }
@@ -153,10 +156,14 @@ impl PrometheusStatLogger {
         *rejections.entry(reason).or_default() += 1;
     }
 
-    /// An engine core that was started in the place of one that died, by its number.
-    pub fn record_restart(&self, engine_index: u32) {
+    /// What happened to the engine core of this number.
+    pub fn record_event(&self, engine_index: u32, event: CoreEvent) {
         if let Some(values) = self.counted().engine(engine_index) {
-            values.engine_restarts += 1;
+            match event {
+                CoreEvent::Died => {}
+                CoreEvent::Restarted => values.engine_restarts += 1,
+                CoreEvent::GaveUp => values.is_gone = true,
+            }
         }
     }
 

@@ -381,7 +381,8 @@ fn model_card(app: &AppState, name: &str) -> Value {
     })
 }
 
-/// `GET /health`: 200 while the engine works or has nothing to do, and was not told to pause.
+/// `GET /health`: 200 while the engine works or has nothing to do, and was not told to pause. It is 200 also while some
+/// engine cores are gone for good, and then has a body that says so.
 pub(super) async fn health(State(app): App) -> Response {
     let draining = app.draining.load(Ordering::Relaxed);
     let dead = app.serving.engine().errored().is_some();
@@ -392,6 +393,11 @@ pub(super) async fn health(State(app): App) -> Response {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
+    let (num_gone, size) = (app.cores.num_gone(), app.cores.cores().len());
+    if num_gone > 0 {
+        let body = format!("engine cores that are gone for good: {num_gone} of {size}\n");
+        return (status, body).into_response();
+    }
     status.into_response()
 }
 

@@ -133,9 +133,13 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     let app = Arc::new(AppState::new(
         serving, cores, metrics, args, keys, audit_log,
     ));
-    app.cores.on_restart({
+    app.cores.on_event({
         let app = Arc::downgrade(&app);
-        move |index| app.upgrade().iter().for_each(|app| app.note_restart(index))
+        move |index, event| {
+            app.upgrade()
+                .iter()
+                .for_each(|app| app.note_event(index, event))
+        }
     });
     if let Some(hang_up) = hang_up {
         tokio::spawn(reload_keys(app.clone(), hang_up));

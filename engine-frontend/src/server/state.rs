@@ -13,6 +13,7 @@ use super::connections::{Connections, Limits};
 use crate::data_parallel::DataParallelClient;
 use crate::metrics::PrometheusStatLogger;
 use crate::openai::OpenAIServing;
+use crate::supervisor::CoreEvent;
 
 /// What all handlers share.
 #[derive(Debug)]
@@ -72,10 +73,10 @@ impl AppState {
         }
     }
 
-    /// Counts a core that was started in the place of one that died. It is not paused.
-    pub(super) fn note_restart(&self, engine_index: u32) {
-        self.metrics.record_restart(engine_index);
-        if self.is_paused.swap(false, Ordering::Relaxed) {
+    /// Counts what happens to a core. One that was started in the place of another is not paused.
+    pub(super) fn note_event(&self, engine_index: u32, event: CoreEvent) {
+        self.metrics.record_event(engine_index, event);
+        if event == CoreEvent::Restarted && self.is_paused.swap(false, Ordering::Relaxed) {
             tracing::warn!("the core that was paused is gone; the one in its place is not paused");
         }
     }

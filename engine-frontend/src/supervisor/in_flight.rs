@@ -168,6 +168,14 @@ impl InFlight {
         }
     }
 
+    /// Forgets everything; returns the ids of the requests, in order of arrival.
+    pub(super) fn take_all(&mut self) -> Vec<String> {
+        let all = std::mem::take(self).requests.into_iter();
+        let mut all: Vec<(u64, String)> = all.map(|(id, entry)| (entry.number, id)).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// Forgets requests; returns those that the core has.
     pub(super) fn abort(&mut self, request_ids: Vec<String>) -> Vec<String> {
         let mut sent = request_ids;

@@ -1,5 +1,8 @@
 //! Requests that go from one core to another that serves the same model.
 
+use protocol::EngineCoreOutput;
+
+use super::restart::failed;
 use super::{CoreHealth, MovedRequest, SupervisedCore};
 
 impl SupervisedCore {
@@ -18,6 +21,22 @@ impl SupervisedCore {
     /// those that are suspected of more than one.
     pub(crate) fn take_movable(&self) -> Vec<MovedRequest> {
         self.state().in_flight.take_movable()
+    }
+
+    /// True if others may serve on without this core once it is gone for good. They may not where a death is to
+    /// end everything (`--no-restart`).
+    pub(crate) fn is_dispensable(&self) -> bool {
+        self.options.max_restarts > 0
+    }
+
+    /// Ends what is left in the books of a core that is gone for good: requests that cores died of, and that go to
+    /// no other.
+    pub(crate) fn fail_rest(&self) -> Vec<EngineCoreOutput> {
+        let left = self.state().in_flight.take_all();
+        if !left.is_empty() {
+            tracing::error!(request_ids = ?left, "failed: engine cores died working on them");
+        }
+        left.into_iter().map(failed).collect()
     }
 
     /// Takes requests from another core's books, and sends them as soon as any may be sent.

@@ -47,7 +47,13 @@ impl SupervisedCore {
             (died.failed, dead)
         };
         self.tell(CoreEvent::Died);
-        let client = self.start_another(dead).await?;
+        let client = match self.start_another(dead).await {
+            Ok(client) => client,
+            Err(dead) => {
+                self.tell(CoreEvent::GaveUp);
+                return Err(dead);
+            }
+        };
         self.num_restarts.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         state.client = Some(Arc::new(client));
@@ -124,6 +130,11 @@ fn failed_alone(request_id: String) -> EngineCoreOutput {
         request_id,
         "failed: the engine core died working on this request alone"
     );
+    failed(request_id)
+}
+
+/// The end of a request that cores died of.
+pub(super) fn failed(request_id: String) -> EngineCoreOutput {
     EngineCoreOutput {
         finish_reason: Some(FinishReason::Error),
         error: Some(RequestError {

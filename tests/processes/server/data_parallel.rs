@@ -1,9 +1,10 @@
 //! `--data-parallel-size`: two engine cores behind one server.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use integration_tests::workspace;
+use integration_tests::{executables, workspace};
 use serde_json::{Value, json};
 
 use super::access::start_managed;
@@ -119,6 +120,47 @@ fn two_cores_answer_as_one_does_and_go_on_for_each_other() {
     );
     // Both work again.
     assert_eq!(ask_all(&two, &questions, || ()), expected);
+}
+
+/// A core that can't be started again leaves what it had to the other, which serves on until it is gone too.
+#[test]
+fn a_core_that_is_gone_for_good_is_done_without() {
+    if !has_two_processors() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("core");
+    let core = executables().join("formwork-engine-core");
+    let (here, core) = (folder.path().display(), core.display());
+    let twice = format!(
+        "#!/bin/sh\nmkdir {here}/1 2>/dev/null || mkdir {here}/2 || exit 1\nexec {core} \"$@\"\n"
+    );
+    fs::write(&script, twice).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = formwork();
+    command.args(["serve", "--host", "127.0.0.1", "--port", "0"]);
+    command
+        .args(TWO)
+        .args(["--no-sandbox", "--max-restarts", "2"]);
+    let mut server = Server::spawn(command.arg("--engine-core").arg(&script));
+    let questions = questions(32);
+    let expected = ask_all(&server, &questions, || ());
+    let victim = cores(&server)[0];
+    let answers = ask_all(&server, &questions, || signal(victim, libc::SIGKILL));
+    assert_eq!(answers, expected);
+    eventually("it is given up", || {
+        let gone = of_engines(&server.address, "formwork:engine_gone");
+        gone.iter().sum::<f64>() == 1.0
+    });
+    let health = server.get("/health");
+    let told = "engine cores that are gone for good: 1 of 2\n";
+    assert_eq!((health.status, health.body.as_str()), (200, told));
+    assert_eq!(cores(&server).len(), 1);
+    assert_eq!(ask_all(&server, &questions, || ()), expected);
+
+    // The last one's end is the server's.
+    signal(cores(&server)[0], libc::SIGKILL);
+    assert_eq!(server.process.0.wait().unwrap().code(), Some(1));
 }
 
 /// The poison kills the core that it came to, the other one that it moves to, and is found there.

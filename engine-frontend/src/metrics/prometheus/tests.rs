@@ -120,8 +120,9 @@ fn each_engine_core_has_samples_of_its_own_in_one_family() {
     for (engine_index, tokens) in [(0, 3), (1, 5), (1, 6), (7, 100)] {
         logger.record(engine_index, None, &iteration(tokens));
     }
-    logger.record_restart(1);
-    logger.record_restart(7);
+    logger.record_event(1, CoreEvent::Restarted);
+    logger.record_event(7, CoreEvent::Restarted);
+    logger.record_event(0, CoreEvent::GaveUp);
     let engine = |num_running_reqs| {
         let mut engine = EngineMetrics::default();
         engine.record(SchedulerStats {
@@ -135,6 +136,7 @@ fn each_engine_core_has_samples_of_its_own_in_one_family() {
         ("vllm:generation_tokens_total", 3, 11),
         ("vllm:num_requests_running", 8, 9),
         ("formwork:engine_restarts_total", 0, 1),
+        ("formwork:engine_gone", 1, 0),
     ] {
         let samples = format!(
             "{name}{{model_name=\"m\",engine=\"0\"}} {first}\n{name}{{model_name=\"m\",engine=\"1\"}} {second}\n"

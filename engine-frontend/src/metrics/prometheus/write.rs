@@ -319,6 +319,11 @@ impl EngineValues {
             "Engine cores started in the place of one that died.",
             self.engine_restarts,
         );
+        text.gauge(
+            "formwork:engine_gone",
+            "1 if the engine core is gone for good, and others serve on.",
+            u8::from(self.is_gone),
+        );
     }
 }
 
