@@ -10,6 +10,7 @@ use protocol::{EngineCoreReadyResponse, FinishReason, SchedulerStats};
 use super::http_requests::HttpRequests;
 use super::text::TextWriter;
 use super::{EngineMetrics, FinishedRequestStats, Histogram, IterationStats, StatLogger};
+use crate::kv_events::KVEventStats;
 
 const TTFT: [f64; 22] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
@@ -82,6 +83,8 @@ struct EngineValues {
     request_decode_time: Histogram,
     restored_rows: u64,
     engine_restarts: u64,
+    /// Where there are KV events.
+    kv_events: Option<KVEventStats>,
 }
 
 impl EngineValues {
@@ -127,6 +130,7 @@ impl EngineValues {
             request_decode_time: request_times(),
             restored_rows: 0,
             engine_restarts: 0,
+            kv_events: None,
         }
     }
 }
@@ -157,6 +161,13 @@ impl PrometheusStatLogger {
     pub fn record_restart(&self, engine_index: u32) {
         if let Some(values) = self.counted().engine(engine_index) {
             values.engine_restarts += 1;
+        }
+    }
+
+    /// Shows what becomes of an engine core's KV events, by its number.
+    pub fn show_kv_events(&self, engine_index: u32, stats: KVEventStats) {
+        if let Some(values) = self.counted().engine(engine_index) {
+            values.kv_events = Some(stats);
         }
     }
 

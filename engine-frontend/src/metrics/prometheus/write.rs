@@ -319,6 +319,18 @@ impl EngineValues {
             "Engine cores started in the place of one that died.",
             self.engine_restarts,
         );
+        if let Some(events) = &self.kv_events {
+            text.counter(
+                "formwork:kv_event_batches",
+                "Batches of KV events published, one for each step that has any.",
+                events.num_published(),
+            );
+            text.counter(
+                "formwork:kv_event_batches_dropped",
+                "Batches of KV events that subscribers were too slow for, of all subscribers together.",
+                events.num_dropped(),
+            );
+        }
     }
 }
 
