@@ -3,6 +3,7 @@
 mod data_parallel;
 mod flag_names;
 mod human_readable;
+mod prefix_cache;
 mod speculative;
 
 use std::path::{Path, PathBuf};
@@ -16,8 +17,10 @@ use protocol::{
 
 pub use self::flag_names::with_flag_names;
 pub use self::human_readable::human_readable_int;
+pub use self::prefix_cache::PrefixCachingHashArg;
 use crate::error::ValidationError;
 use crate::json_problem::json_problem;
+use crate::kv_events::KVEventsConfig;
 use crate::openai::DefaultSamplingParams;
 use crate::pooling::{ConvertArg, HfOverrides, PoolerConfig, PoolerOverride, RunnerArg};
 use crate::structured_outputs::{BackendOptions, ReasoningParser, StructuredOutputsArgs};
@@ -28,7 +31,7 @@ pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
 
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
-const DECIDED_BY_THE_CORE: [&str; 30] = [
+const DECIDED_BY_THE_CORE: [&str; 32] = [
     "dtype",
     "quantization",
     "no_weight_cache",
@@ -41,6 +44,8 @@ const DECIDED_BY_THE_CORE: [&str; 30] = [
     "long_prefill_token_threshold",
     "enable_prefix_caching",
     "no_enable_prefix_caching",
+    "prefix_caching_hash_algo",
+    "kv_events_config",
     "enable_chunked_prefill",
     "no_enable_chunked_prefill",
     "block_size",
@@ -129,6 +134,15 @@ pub struct EngineArgs {
     /// Don't share the KV blocks of equal prefixes
     #[arg(long, action = ArgAction::SetTrue, overrides_with = "enable_prefix_caching")]
     pub no_enable_prefix_caching: bool,
+    /// How KV blocks are named in the prefix cache and in KV events: blake3, or sha256_cbor, which is equal to
+    /// vLLM's for the same PYTHONHASHSEED
+    #[arg(long, value_name = "NAME", default_value = "blake3", value_parser = prefix_cache::prefix_caching_hash_algo)]
+    pub prefix_caching_hash_algo: PrefixCachingHashArg,
+    /// Publish which KV blocks are cached and forgotten, by ZeroMQ, as a JSON object:
+    /// enable_kv_cache_events, publisher (zmq or null), endpoint, replay_endpoint, buffer_steps, hwm,
+    /// max_queue_size, topic. What is published tells prompts: keep it within a network that may know them
+    #[arg(long, value_name = "JSON", value_parser = KVEventsConfig::from_json)]
+    pub kv_events_config: Option<KVEventsConfig>,
     /// Compute long prompts in pieces (the default)
     #[arg(long, action = ArgAction::SetTrue, overrides_with = "no_enable_chunked_prefill")]
     pub enable_chunked_prefill: bool,
@@ -247,6 +261,8 @@ impl Default for EngineArgs {
             long_prefill_token_threshold: 0,
             enable_prefix_caching: false,
             no_enable_prefix_caching: false,
+            prefix_caching_hash_algo: PrefixCachingHashArg::Blake3,
+            kv_events_config: None,
             enable_chunked_prefill: false,
             no_enable_chunked_prefill: false,
             block_size: 16,
@@ -297,10 +313,11 @@ impl EngineArgs {
     /// What can be told of flags together, before anything is loaded.
     ///
     /// # Errors
-    /// The backend is given twice, settings for a core that has its own, or more cores than the machine has
-    /// room for.
+    /// The backend is given twice, settings for a core that has its own, more cores than the machine has room for,
+    /// or KV events that can't be.
     pub fn verify(&self) -> Result<(), ValidationError> {
         self.verify_data_parallel_size()?;
+        self.verify_prefix_cache()?;
         const FLAG: &str = "--structured-outputs-config";
         let Some(config) = &self.structured_outputs_config else {
             return Ok(());
@@ -384,6 +401,8 @@ impl EngineArgs {
                     KvCacheDtypeArg::Q8 => KvCacheDtype::Q8,
                 },
                 enable_prefix_caching: !self.no_enable_prefix_caching,
+                prefix_caching_hash_algo: self.hash_algo(),
+                enable_kv_cache_events: self.kv_events().is_some(),
             },
             parallel_config: self.parallel_config(),
             scheduler_config: SchedulerConfig {

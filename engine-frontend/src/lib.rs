@@ -45,6 +45,7 @@ mod error;
 mod fetch_model;
 mod input_processor;
 mod json_problem;
+mod kv_events;
 mod llm;
 mod logging;
 mod logprobs;
@@ -72,7 +73,7 @@ mod unique_json;
 pub use answer_budget::AnswerBudget;
 pub use arg_utils::{
     BackendArg, DeviceArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
-    human_readable_int, with_flag_names,
+    PrefixCachingHashArg, human_readable_int, with_flag_names,
 };
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use data_parallel::DataParallelClient;
@@ -83,6 +84,7 @@ pub use input_processor::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, InputProcessor, ProcessedInputs,
     Prompt, TruncationSide,
 };
+pub use kv_events::{Endpoint, KVEventPublisher, KVEventStats, KVEventsConfig, KVEventsError};
 pub use llm::LLM;
 pub use logging::{init_logging, init_logging_as};
 pub use logprobs::{Logprob, LogprobsProcessor, PositionLogprobs};

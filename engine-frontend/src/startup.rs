@@ -18,6 +18,7 @@ use crate::engine_core_client::{
 };
 use crate::error::ValidationError;
 use crate::fetch_model::fetch_model;
+use crate::kv_events::{KVEventPublisher, KVEventsError};
 use crate::openai::DefaultSamplingParams;
 use crate::pooling::PoolerConfig;
 use crate::progress_display::ProgressDisplay;
@@ -91,6 +92,9 @@ pub enum StartupError {
         /// The model given here.
         own: String,
     },
+    /// An address for KV events can't be had.
+    #[error(transparent)]
+    KVEvents(#[from] KVEventsError),
     /// One of several cores can't be started.
     #[error("engine core {index} of {size} (--data-parallel-size) can't be started: {source}")]
     Replica {
@@ -131,8 +135,15 @@ fn of_model(model: &str, source: &TokenizerError) -> String {
 pub async fn start_engine(
     args: &EngineArgs,
 ) -> Result<(AsyncLLM, DefaultSamplingParams), StartupError> {
-    if args.data_parallel_size > 1 {
-        let options = SupervisorOptions::default();
+    if args.data_parallel_size > 1 || args.kv_events().is_some() {
+        let options = match args.data_parallel_size {
+            // Nobody goes on in its place.
+            1 => SupervisorOptions {
+                max_restarts: 0,
+                ..SupervisorOptions::default()
+            },
+            _ => SupervisorOptions::default(),
+        };
         let (engine, defaults, _) = start_supervised_engine(args, false, options).await?;
         return Ok((engine, defaults));
     }
@@ -174,6 +185,9 @@ pub async fn start_supervised_engine(
         json_logs,
         ..launch_options(args)
     };
+    args.verify()?;
+    // First: a taken address is found before a model is loaded.
+    let publishers = kv_event_publishers(args).await?;
     let (client, tokenizer, defaults) = start_core(args, &launch).await?;
     let others = start_other_cores(args, &launch, client.ready_response()).await?;
     let supervise = |(client, source)| SupervisedCore::new(client, source, options);
@@ -184,11 +198,25 @@ pub async fn start_supervised_engine(
     let first = supervise((client, source));
     let others = others.into_iter().map(supervise).collect();
     let cores = DataParallelClient::new(first, others);
+    for (core, publisher) in cores.cores().iter().zip(publishers) {
+        core.publish_kv_events(publisher);
+    }
     let ready = cores.ready_response().clone();
     let engine = AsyncLLM::new(cores.clone(), ready, Arc::new(tokenizer))
         .with_structured_outputs(args.structured_outputs())?
         .with_pooler_config(PoolerConfig::resolve(args)?);
     Ok((engine, defaults, cores))
+}
+
+/// What publishes the events of each core, where they are published.
+async fn kv_event_publishers(args: &EngineArgs) -> Result<Vec<KVEventPublisher>, KVEventsError> {
+    let mut publishers = Vec::new();
+    if let Some(config) = args.kv_events() {
+        for rank in 0..args.data_parallel_size {
+            publishers.push(KVEventPublisher::start(config, rank).await?);
+        }
+    }
+    Ok(publishers)
 }
 
 /// Where core `rank` comes from. Of several each has the length of the first, however much memory is free when it

@@ -18,11 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use protocol::{EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest};
+use protocol::{EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest, KVCacheEvent};
 use tokio::task::AbortHandle;
 
 use crate::async_llm::{BoxFuture, CoreClient};
 use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError, EngineDeadError, Frame};
+use crate::kv_events::{KVEventPublisher, KVEventStats};
 use in_flight::InFlight;
 pub(crate) use in_flight::MovedRequest;
 pub use source::CoreSource;
@@ -73,6 +74,7 @@ pub struct SupervisedCore {
     state: Mutex<State>,
     num_restarts: AtomicU64,
     on_event: OnceLock<Box<dyn OnEvent>>,
+    kv_events: OnceLock<KVEventPublisher>,
     watcher: OnceLock<AbortHandle>,
 }
 
@@ -136,6 +138,7 @@ impl SupervisedCore {
             }),
             num_restarts: AtomicU64::new(0),
             on_event: OnceLock::new(),
+            kv_events: OnceLock::new(),
             watcher: OnceLock::new(),
         });
         let watcher = tokio::spawn(watch(Arc::downgrade(&core)));
@@ -161,6 +164,23 @@ impl SupervisedCore {
     /// Lets `hear` know of deaths and restarts, as they happen. Later calls have no effect.
     pub fn on_event(&self, hear: impl Fn(CoreEvent) + Send + Sync + 'static) {
         self.on_event.get_or_init(|| Box::new(hear));
+    }
+
+    /// Publishes what changes in the core's prefix cache, and that all is gone when the core is. Later calls have no
+    /// effect.
+    pub fn publish_kv_events(&self, publisher: KVEventPublisher) {
+        self.kv_events.get_or_init(|| publisher);
+    }
+
+    /// What became of the KV events, where they are published.
+    pub fn kv_event_stats(&self) -> Option<KVEventStats> {
+        self.kv_events.get().map(KVEventPublisher::stats)
+    }
+
+    fn publish(&self, events: &[KVCacheEvent]) {
+        if let Some(publisher) = self.kv_events.get() {
+            publisher.publish(events);
+        }
     }
 
     fn tell(&self, event: CoreEvent) {
@@ -307,6 +327,7 @@ impl CoreClient for SupervisedCore {
                 };
                 match received {
                     Ok(Some(mut step)) => {
+                        self.publish(&std::mem::take(&mut step.kv_cache_events));
                         let mut state = self.state();
                         if state.in_flight.note(&mut step) {
                             state.attempts = 0;

@@ -191,6 +191,24 @@ pub struct CacheConfig {
     pub cache_dtype: KvCacheDtype,
     /// Whether requests share the blocks of equal prefixes.
     pub enable_prefix_caching: bool,
+    /// How full blocks are named in the prefix cache.
+    pub prefix_caching_hash_algo: PrefixCachingHashAlgo,
+    /// Whether the core reports which blocks it stores and forgets: `kv_cache_events` of its outputs.
+    pub enable_kv_cache_events: bool,
+}
+
+/// The hash that names a full block, over the name of the block before it, its tokens and its salt.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrefixCachingHashAlgo {
+    /// BLAKE3, of a fixed first name: equal in every process.
+    #[default]
+    Blake3,
+    /// SHA-256 of canonical CBOR, as vLLM's `sha256_cbor`.
+    Sha256Cbor {
+        /// What the first name is the hash of: vLLM's `PYTHONHASHSEED`.
+        seed: String,
+    },
 }
 
 impl Default for CacheConfig {
@@ -202,6 +220,8 @@ impl Default for CacheConfig {
             gpu_memory_utilization: 0.9,
             cache_dtype: KvCacheDtype::Auto,
             enable_prefix_caching: true,
+            prefix_caching_hash_algo: PrefixCachingHashAlgo::default(),
+            enable_kv_cache_events: false,
         }
     }
 }

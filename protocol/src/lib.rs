@@ -32,6 +32,7 @@
 pub mod codec;
 mod config;
 pub mod handshake;
+mod kv_events;
 mod output;
 mod pooling_params;
 mod request;
@@ -46,13 +47,14 @@ mod utility;
 
 pub use config::{
     BackendKind, CacheConfig, DraftSampleMethod, Dtype, EngineConfig, JumpForward, KvCacheDtype,
-    ModelConfig, ModelSource, ParallelConfig, Quantization, SchedulerConfig, SchedulingPolicy,
-    SpeculativeConfig, SpeculativeMethod, StructuredOutputsConfig,
+    ModelConfig, ModelSource, ParallelConfig, PrefixCachingHashAlgo, Quantization, SchedulerConfig,
+    SchedulingPolicy, SpeculativeConfig, SpeculativeMethod, StructuredOutputsConfig,
 };
 pub use handshake::{
     BUILD_VERSION, EngineCoreReadyResponse, EngineCoreStartupMessage, EngineHandshakeMetadata,
     Hello, LoadProgress, PROTOCOL_VERSION, StartupFailure,
 };
+pub use kv_events::{BlockStored, KVCacheEvent};
 pub use output::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs,
     EngineDead, FinishReason, LogprobsLists, PrefillStats, RequestError, RequestErrorCode,

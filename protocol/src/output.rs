@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kv_events::KVCacheEvent;
 use crate::stats::SchedulerStats;
 use crate::utility::UtilityOutput;
 
@@ -30,6 +31,9 @@ pub struct EngineCoreOutputs {
     pub outputs: Vec<EngineCoreOutput>,
     /// The scheduler's state after the step; to one client only.
     pub scheduler_stats: Option<Box<SchedulerStats>>,
+    /// Changes of the prefix cache since the last that were sent, in their order; to the client that has the
+    /// statistics, where the core was configured to report them.
+    pub kv_cache_events: Vec<KVCacheEvent>,
     /// Engine clock in seconds (monotonic, of the core).
     pub timestamp: f64,
     /// The answer to a utility call.

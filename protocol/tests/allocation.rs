@@ -143,7 +143,15 @@ fn a_body_of_512_kib_always_fits() {
         ..EngineCoreOutputs::default()
     });
     let abort = EngineCoreRequestType::Abort(vec![String::new(); (512 << 10) - 6]);
+    let events = EngineCoreMessage::Outputs(EngineCoreOutputs {
+        kv_cache_events: vec![KVCacheEvent::AllBlocksCleared; (512 << 10) - 32],
+        ..EngineCoreOutputs::default()
+    });
     let mut frame = Vec::new();
+    encode_frame(&events, MAX_FRAME, &mut frame).unwrap();
+    assert!((500 << 10..=512 << 10).contains(&(frame.len() - FRAME_HEADER)));
+    assert_eq!(decode_body(&frame[FRAME_HEADER..]), Ok(events));
+    frame.clear();
     encode_frame(&outputs, MAX_FRAME, &mut frame).unwrap();
     assert!((500 << 10..=512 << 10).contains(&(frame.len() - FRAME_HEADER)));
     assert_eq!(decode_body(&frame[FRAME_HEADER..]), Ok(outputs));

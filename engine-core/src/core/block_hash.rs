@@ -1,21 +1,80 @@
 //! The hash chain that names full blocks: equal names, equal tokens from the start on.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
+
+use protocol::PrefixCachingHashAlgo;
 
 use crate::shared_prefix::SharedPrefix;
 
 /// Name of a full block: a hash of its tokens and of everything before them.
 ///
-/// 256 bits of BLAKE3, so that no caller can make two prefixes collide and read the keys and
-/// values of another's prompt.
+/// 256 bits, so that no caller can make two prefixes collide and read the keys and values of another's
+/// prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockHash([u8; 32]);
 
-/// What stands before the first block. Fixed, so that equal prompts have equal hashes in every
-/// process.
-static NONE_HASH: LazyLock<BlockHash> =
-    LazyLock::new(|| BlockHash(*blake3::hash(b"formwork none hash").as_bytes()));
+impl BlockHash {
+    /// The name outside of this process: the last 64 bits, as vLLM's `ExternalBlockHash` is by default.
+    pub fn external(self) -> u64 {
+        let [.., a, b, c, d, e, f, g, h] = self.0;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+}
+
+/// How blocks are hashed, and what stands before the first one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHashFunction {
+    algorithm: Algorithm,
+    none_hash: BlockHash,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Algorithm {
+    Blake3,
+    Sha256Cbor,
+}
+
+impl BlockHashFunction {
+    /// The function that a configuration names. Equal configurations give equal names in every process.
+    pub fn new(algo: &PrefixCachingHashAlgo) -> Self {
+        let (algorithm, none_hash) = match algo {
+            PrefixCachingHashAlgo::Blake3 => (
+                Algorithm::Blake3,
+                BlockHash(*blake3::hash(b"formwork none hash").as_bytes()),
+            ),
+            PrefixCachingHashAlgo::Sha256Cbor { seed } => {
+                let mut cbor = Vec::new();
+                put_text(&mut cbor, seed);
+                (Algorithm::Sha256Cbor, sha256(&cbor))
+            }
+        };
+        Self {
+            algorithm,
+            none_hash,
+        }
+    }
+
+    /// The hash of one block behind `parent`.
+    fn hash_block(
+        &self,
+        parent: BlockHash,
+        token_ids: &[u32],
+        cache_salt: Option<&str>,
+    ) -> BlockHash {
+        match self.algorithm {
+            Algorithm::Blake3 => blake3_of_block(parent, token_ids, cache_salt),
+            Algorithm::Sha256Cbor => sha256_cbor_of_block(parent, token_ids, cache_salt),
+        }
+    }
+}
+
+/// BLAKE3.
+impl Default for BlockHashFunction {
+    fn default() -> Self {
+        Self::new(&PrefixCachingHashAlgo::Blake3)
+    }
+}
 
 /// Hashes the full blocks of a request.
 ///
@@ -25,6 +84,7 @@ static NONE_HASH: LazyLock<BlockHash> =
 pub struct BlockHasher {
     /// Tokens per block; `None` where prefix caching is off and nothing needs a hash.
     block_size: Option<NonZeroUsize>,
+    function: BlockHashFunction,
 }
 
 impl BlockHasher {
@@ -32,18 +92,27 @@ impl BlockHasher {
     pub fn new(block_size: NonZeroUsize) -> Self {
         Self {
             block_size: Some(block_size),
+            function: BlockHashFunction::default(),
         }
     }
 
     /// Hashes nothing: prefix caching is off.
     pub fn disabled() -> Self {
-        Self { block_size: None }
+        Self {
+            block_size: None,
+            function: BlockHashFunction::default(),
+        }
+    }
+
+    /// The same with another function.
+    pub fn with_function(self, function: BlockHashFunction) -> Self {
+        Self { function, ..self }
     }
 
     /// Appends to `hashes` the hash of every full block of `token_ids` that has none yet.
     ///
     /// `H_i = hash(H_{i-1}, tokens_i, cache_salt where i = 0)`, with `NONE_HASH` before the first.
-    /// Costs one BLAKE3 call over 4 * `block_size` bytes per new full block.
+    /// By default it costs one BLAKE3 call over 4 * `block_size` bytes per new full block.
     pub(crate) fn hash_new_full_blocks(
         &self,
         token_ids: &[u32],
@@ -57,8 +126,8 @@ impl BlockHasher {
         let unhashed = token_ids.get(hashes.len() * block_size..).unwrap_or(&[]);
         for tokens in unhashed.chunks_exact(block_size) {
             let salt = if hashes.is_empty() { cache_salt } else { None };
-            let parent = hashes.last().copied().unwrap_or(*NONE_HASH);
-            hashes.extend([hash_block(parent, tokens, salt)]);
+            let parent = hashes.last().copied().unwrap_or(self.function.none_hash);
+            hashes.extend([self.function.hash_block(parent, tokens, salt)]);
         }
     }
 
@@ -70,9 +139,9 @@ impl BlockHasher {
     }
 }
 
-/// The hash of one block. The tokens have a fixed length, so what follows them is the salt and
-/// nothing else; a marker tells an empty salt from none.
-fn hash_block(parent: BlockHash, token_ids: &[u32], cache_salt: Option<&str>) -> BlockHash {
+/// The tokens have a fixed length, so what follows them is the salt and nothing else; a marker tells
+/// an empty salt from none.
+fn blake3_of_block(parent: BlockHash, token_ids: &[u32], cache_salt: Option<&str>) -> BlockHash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&parent.0);
     for token_id in token_ids {
@@ -83,6 +152,72 @@ fn hash_block(parent: BlockHash, token_ids: &[u32], cache_salt: Option<&str>) ->
         hasher.update(salt.as_bytes());
     }
     BlockHash(*hasher.finalize().as_bytes())
+}
+
+/// SHA-256 of what vLLM hashes, the tuple `(parent, tokens, extra keys)`, as canonical CBOR (RFC 8949): the
+/// extra keys are a tuple of the salt, or None.
+fn sha256_cbor_of_block(
+    parent: BlockHash,
+    token_ids: &[u32],
+    cache_salt: Option<&str>,
+) -> BlockHash {
+    // At most 5 bytes for a number.
+    let mut cbor = Vec::with_capacity(64 + 5 * token_ids.len());
+    put_head(&mut cbor, ARRAY, 3);
+    put_head(&mut cbor, BYTES, parent.0.len() as u64);
+    cbor.extend_from_slice(&parent.0);
+    put_head(&mut cbor, ARRAY, token_ids.len() as u64);
+    for &token_id in token_ids {
+        put_head(&mut cbor, UNSIGNED, u64::from(token_id));
+    }
+    match cache_salt {
+        Some(salt) => {
+            put_head(&mut cbor, ARRAY, 1);
+            put_text(&mut cbor, salt);
+        }
+        None => cbor.push(NULL),
+    }
+    sha256(&cbor)
+}
+
+fn sha256(bytes: &[u8]) -> BlockHash {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest.as_ref());
+    BlockHash(hash)
+}
+
+/// Major types of CBOR, in the three upper bits of an item's first byte.
+const UNSIGNED: u8 = 0 << 5;
+const BYTES: u8 = 2 << 5;
+const TEXT: u8 = 3 << 5;
+const ARRAY: u8 = 4 << 5;
+const NULL: u8 = 0xf6;
+
+fn put_text(cbor: &mut Vec<u8>, text: &str) {
+    put_head(cbor, TEXT, text.len() as u64);
+    cbor.extend_from_slice(text.as_bytes());
+}
+
+/// An item's type and its number or length, which is as short as it can be.
+#[allow(clippy::cast_possible_truncation, reason = "each is in its range")]
+fn put_head(cbor: &mut Vec<u8>, major: u8, value: u64) {
+    match value {
+        0..24 => cbor.push(major | value as u8),
+        24..=0xff => cbor.extend([major | 24, value as u8]),
+        0x100..=0xffff => {
+            cbor.push(major | 25);
+            cbor.extend((value as u16).to_be_bytes());
+        }
+        0x1_0000..=0xffff_ffff => {
+            cbor.push(major | 26);
+            cbor.extend((value as u32).to_be_bytes());
+        }
+        _ => {
+            cbor.push(major | 27);
+            cbor.extend(value.to_be_bytes());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -139,6 +274,83 @@ mod tests {
             hasher.hash_new_full_blocks(&tokens[..end], Some("s"), &mut piecewise);
         }
         assert_eq!(*piecewise, hashes(&tokens, Some("s")));
+    }
+
+    /// By Python's hashlib and cbor2 6.3, as vLLM makes them:
+    ///
+    /// ```text
+    /// def sha256_cbor(value): return sha256(cbor2.dumps(value, canonical=True)).digest()
+    /// parent = sha256_cbor(seed)
+    /// parent = sha256_cbor((parent, tuple(block), (salt,) if salt and is_first else None))
+    /// ```
+    #[test]
+    fn sha256_cbor_is_that_of_vllm() {
+        // A number of every length.
+        let widths = [0, 23, 24, 255, 256, 65_535, 65_536, u32::MAX];
+        let three_hundred: Vec<u32> = (0..300).collect();
+        let long_salt = "ä".repeat(64);
+        let cases: [(&str, &[u32], usize, Option<&str>, &[&str]); 5] = [
+            (
+                "0",
+                &widths,
+                4,
+                None,
+                &[
+                    "ca90027d467f8ae0c02e71aa4eff29f116d1b74ca16446a60ab640f53e976f43",
+                    "fabd8e12e7d8d54418d0a583d8a28c5d5739bff376f10eb24575cf52e0e0a83a",
+                ],
+            ),
+            (
+                "0",
+                &widths,
+                4,
+                Some("team"),
+                &[
+                    "3a1b73408b7d2b3051ed590bc5f1b664572a52ec7d6157172a36ef11da3a2ae1",
+                    "0d20f1aa47bb382d230b9d13ef799a4f3bd715beaad457e4fb142878bd066814",
+                ],
+            ),
+            (
+                "0",
+                &widths,
+                4,
+                Some(&long_salt),
+                &[
+                    "facead159a3edf0ec71f8d0599ecba665e15cb74ba633768279fe3f966c23790",
+                    "2f5bada00c5cf28951b37348ee0998d2c375b5dd0b09e4585c2ccab69d185588",
+                ],
+            ),
+            (
+                "a seed that is longer than 23 bytes",
+                &widths,
+                4,
+                None,
+                &[
+                    "9d7a796b07cac95d2c89728163c4ee5340ed9d935c30bee9d776d0384f1a7b4d",
+                    "d39ecfede0fd25376b5f80c843f111743cdc3e26ab4f16e7c293c9610a81dd8c",
+                ],
+            ),
+            (
+                "",
+                &three_hundred,
+                300,
+                None,
+                &["4f5d1c6f3722ea2e1eba501fdbbd02e655ebdc3aa7b270fafece519c8b7bfb26"],
+            ),
+        ];
+        for (seed, tokens, block_size, salt, expected) in cases {
+            let seed = seed.to_owned();
+            let algo = PrefixCachingHashAlgo::Sha256Cbor { seed };
+            let hasher = BlockHasher::new(NonZeroUsize::new(block_size).unwrap())
+                .with_function(BlockHashFunction::new(&algo));
+            let hashes = hasher.hash_full_blocks(tokens, salt);
+            let hex = |hash: &BlockHash| hash.0.iter().map(|b| format!("{b:02x}")).collect();
+            let hex: Vec<String> = hashes.iter().map(hex).collect();
+            assert_eq!(hex, expected);
+            // Python: int.from_bytes(hash, "big") & ((1 << 64) - 1).
+            let last = u64::from_str_radix(&expected[0][48..], 16).unwrap();
+            assert_eq!(hashes[0].external(), last);
+        }
     }
 
     #[test]

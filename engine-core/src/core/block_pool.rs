@@ -1,6 +1,9 @@
 //! All KV blocks: who holds them, which are free, which can be found by their hash.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use protocol::{BlockStored, KVCacheEvent};
 
 use crate::core::block_hash::BlockHash;
 use crate::core::free_block_queue::FreeKVCacheBlockQueue;
@@ -33,6 +36,8 @@ pub struct BlockPool {
     /// Blocks that no table holds, the next to be used first.
     free_block_queue: FreeKVCacheBlockQueue,
     cached_block_hash_to_block: HashMap<BlockHash, CachedBlocks>,
+    /// Changes of the prefix cache since [`Self::take_events`]; `None` where nobody asks for them.
+    kv_event_queue: Option<Vec<KVCacheEvent>>,
 }
 
 impl BlockPool {
@@ -44,6 +49,53 @@ impl BlockPool {
             blocks: vec![KVCacheBlock::default(); num_blocks as usize],
             free_block_queue,
             cached_block_hash_to_block: HashMap::new(),
+            kv_event_queue: None,
+        }
+    }
+
+    /// Notes from now on what changes in the prefix cache.
+    pub fn enable_events(&mut self) {
+        self.kv_event_queue.get_or_insert_default();
+    }
+
+    /// True if changes of the prefix cache are noted.
+    pub fn has_events_enabled(&self) -> bool {
+        self.kv_event_queue.is_some()
+    }
+
+    /// True if [`Self::take_events`] has something to give.
+    pub fn has_events(&self) -> bool {
+        self.kv_event_queue
+            .as_ref()
+            .is_some_and(|queue| !queue.is_empty())
+    }
+
+    /// The changes of the prefix cache since the last call.
+    pub fn take_events(&mut self) -> Vec<KVCacheEvent> {
+        match &mut self.kv_event_queue {
+            Some(queue) => std::mem::take(queue),
+            None => Vec::new(),
+        }
+    }
+
+    /// Notes blocks that can be found since [`Self::cache_full_block`] said so.
+    pub fn note_stored(&mut self, stored: BlockStored) {
+        if let Some(queue) = &mut self.kv_event_queue {
+            queue.push(KVCacheEvent::BlockStored(Box::new(stored)));
+        }
+    }
+
+    /// Notes that no block has this hash any more.
+    fn note_removed(&mut self, block_hash: BlockHash) {
+        let Some(queue) = &mut self.kv_event_queue else {
+            return;
+        };
+        let block_hash = block_hash.external();
+        match queue.last_mut() {
+            Some(KVCacheEvent::BlockRemoved { block_hashes }) => block_hashes.push(block_hash),
+            _ => queue.push(KVCacheEvent::BlockRemoved {
+                block_hashes: vec![block_hash],
+            }),
         }
     }
 
@@ -139,17 +191,25 @@ impl BlockPool {
         }
     }
 
-    /// Gives a full block its hash.
-    pub fn cache_full_block(&mut self, block_id: u32, block_hash: BlockHash) {
+    /// Gives a full block its hash. True if no other block had it.
+    pub fn cache_full_block(&mut self, block_id: u32, block_hash: BlockHash) -> bool {
         self.evict_cached_block(block_id);
         self.blocks[block_id as usize].block_hash = Some(block_hash);
-        self.cached_block_hash_to_block
-            .entry(block_hash)
-            .and_modify(|cached| match cached {
-                CachedBlocks::One(first) => *cached = CachedBlocks::Many(vec![*first, block_id]),
-                CachedBlocks::Many(block_ids) => block_ids.push(block_id),
-            })
-            .or_insert(CachedBlocks::One(block_id));
+        match self.cached_block_hash_to_block.entry(block_hash) {
+            Entry::Vacant(entry) => {
+                entry.insert(CachedBlocks::One(block_id));
+                true
+            }
+            Entry::Occupied(mut entry) => {
+                match entry.get_mut() {
+                    CachedBlocks::Many(block_ids) => block_ids.push(block_id),
+                    cached @ &mut CachedBlocks::One(first) => {
+                        *cached = CachedBlocks::Many(vec![first, block_id]);
+                    }
+                }
+                false
+            }
+        }
     }
 
     /// Takes the hash from a block, so that nobody finds it any more.
@@ -167,6 +227,7 @@ impl BlockPool {
             }
         } else {
             self.cached_block_hash_to_block.remove(&block_hash);
+            self.note_removed(block_hash);
         }
     }
 
@@ -178,6 +239,10 @@ impl BlockPool {
         self.cached_block_hash_to_block.clear();
         for block in &mut self.blocks {
             block.block_hash = None;
+        }
+        if let Some(queue) = &mut self.kv_event_queue {
+            // What came before makes no difference any more.
+            *queue = vec![KVCacheEvent::AllBlocksCleared];
         }
         true
     }

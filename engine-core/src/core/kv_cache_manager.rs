@@ -2,7 +2,9 @@
 
 use std::num::NonZeroUsize;
 
-use crate::core::block_hash::BlockHasher;
+use protocol::{BlockStored, KVCacheEvent};
+
+use crate::core::block_hash::{BlockHash, BlockHashFunction, BlockHasher};
 use crate::core::block_pool::BlockPool;
 use crate::request::Request;
 
@@ -49,6 +51,7 @@ pub struct KVCacheManager {
     block_pool: BlockPool,
     block_size: NonZeroUsize,
     enable_caching: bool,
+    hash_function: BlockHashFunction,
 }
 
 impl KVCacheManager {
@@ -58,7 +61,23 @@ impl KVCacheManager {
             block_pool: BlockPool::new(num_blocks),
             block_size,
             enable_caching,
+            hash_function: BlockHashFunction::default(),
         }
+    }
+
+    /// Names blocks by another function. Call it before any request is built.
+    pub(crate) fn set_hash_function(&mut self, function: BlockHashFunction) {
+        self.hash_function = function;
+    }
+
+    /// Notes from now on what changes in the prefix cache.
+    pub(crate) fn enable_events(&mut self) {
+        self.block_pool.enable_events();
+    }
+
+    /// The changes of the prefix cache since the last call, where they are noted.
+    pub(crate) fn take_events(&mut self) -> Vec<KVCacheEvent> {
+        self.block_pool.take_events()
     }
 
     /// The blocks.
@@ -74,7 +93,7 @@ impl KVCacheManager {
     /// Hashes what this cache can find again.
     pub fn block_hasher(&self) -> BlockHasher {
         if self.enable_caching {
-            BlockHasher::new(self.block_size)
+            BlockHasher::new(self.block_size).with_function(self.hash_function)
         } else {
             BlockHasher::disabled()
         }
@@ -175,9 +194,18 @@ impl KVCacheManager {
             .iter()
             .zip(&blocks.block_ids)
             .take(num_full_blocks);
+        let mut run = StoredRun::new(request, self.block_size());
         for (&block_hash, &block_id) in named.skip(blocks.num_cached_blocks) {
-            self.block_pool.cache_full_block(block_id, block_hash);
+            let is_new = self.block_pool.cache_full_block(block_id, block_hash);
+            if is_new && self.block_pool.has_events_enabled() {
+                run.push(blocks.num_cached_blocks, block_hash);
+            } else if let Some(stored) = run.take() {
+                self.block_pool.note_stored(stored);
+            }
             blocks.num_cached_blocks += 1;
+        }
+        if let Some(stored) = run.take() {
+            self.block_pool.note_stored(stored);
         }
     }
 
@@ -210,6 +238,48 @@ impl KVCacheManager {
 
     fn num_blocks_for(&self, num_tokens: usize) -> usize {
         num_tokens.div_ceil(self.block_size())
+    }
+}
+
+/// Neighbouring blocks of a request that can be found since now, as one event.
+struct StoredRun<'r> {
+    request: &'r Request,
+    block_size: usize,
+    stored: Option<BlockStored>,
+}
+
+impl<'r> StoredRun<'r> {
+    fn new(request: &'r Request, block_size: usize) -> Self {
+        Self {
+            request,
+            block_size,
+            stored: None,
+        }
+    }
+
+    /// Adds block `index` of the request. It follows the last one that was added since [`Self::take`].
+    fn push(&mut self, index: usize, block_hash: BlockHash) {
+        let (request, block_size) = (self.request, self.block_size);
+        let stored = self.stored.get_or_insert_with(|| {
+            let parent = index.checked_sub(1);
+            let parent = parent.and_then(|before| request.block_hashes().get(before));
+            let salt = request.cache_salt().filter(|_| index == 0);
+            BlockStored {
+                parent_block_hash: parent.map(|hash| hash.external()),
+                block_size: block_size as u32,
+                cache_salt: salt.map(str::to_owned),
+                ..BlockStored::default()
+            }
+        });
+        stored.block_hashes.push(block_hash.external());
+        let tokens = index * block_size..(index + 1) * block_size;
+        let tokens = request.all_token_ids().get(tokens);
+        stored.token_ids.extend_from_slice(tokens.unwrap_or(&[]));
+    }
+
+    /// The blocks so far, if any; the next one begins another run.
+    fn take(&mut self) -> Option<BlockStored> {
+        self.stored.take()
     }
 }
 
@@ -324,5 +394,84 @@ mod tests {
         );
         manager.evict_blocks_after(&mut blocks, 3);
         assert_eq!(manager.block_pool().block_hash(1), None);
+    }
+
+    /// The tables of requests by themselves, without any cached block found for them: what two of the same step do.
+    fn fill(manager: &mut KVCacheManager, request: &Request) -> RequestBlocks {
+        let mut blocks = RequestBlocks::default();
+        let num_tokens = request.num_tokens();
+        manager.allocate_slots(&mut blocks, num_tokens).unwrap();
+        manager.cache_blocks(request, &mut blocks, num_tokens);
+        blocks
+    }
+
+    #[test]
+    fn a_name_is_stored_with_its_first_block_and_removed_with_its_last() {
+        let mut manager = manager(8);
+        manager.enable_events();
+        let message = EngineCoreRequest {
+            prompt_token_ids: (0..9).collect(),
+            cache_salt: Some("s".to_owned()),
+            ..EngineCoreRequest::default()
+        };
+        let nine = Request::from_engine_core_request(message, &manager.block_hasher());
+        let names: Vec<u64> = nine.block_hashes().iter().map(|h| h.external()).collect();
+        let first = fill(&mut manager, &nine);
+        let stored = BlockStored {
+            block_hashes: names.clone(),
+            parent_block_hash: None,
+            token_ids: (0..8).collect(),
+            block_size: 4,
+            cache_salt: Some("s".to_owned()),
+        };
+        let expected = [KVCacheEvent::BlockStored(Box::new(stored))];
+        assert_eq!(manager.take_events(), expected);
+        // Equal blocks are nothing new, and the first of two that goes is no loss.
+        let mut second = fill(&mut manager, &nine);
+        assert_eq!(manager.take_events(), []);
+        manager.evict_blocks_after(&mut second, 4);
+        assert_eq!(manager.take_events(), []);
+        // The table's last block again: what was there before it is no part of the event.
+        manager.free(first);
+        manager
+            .allocate_slots(&mut RequestBlocks::default(), 20)
+            .unwrap();
+        let removed = |names: &[u64]| KVCacheEvent::BlockRemoved {
+            block_hashes: names.to_vec(),
+        };
+        assert_eq!(manager.take_events(), [removed(&names[1..])]);
+        manager.cache_blocks(&nine, &mut second, 9);
+        let stored = BlockStored {
+            block_hashes: names[1..].to_vec(),
+            parent_block_hash: Some(names[0]),
+            token_ids: (4..8).collect(),
+            block_size: 4,
+            cache_salt: None,
+        };
+        let expected = [KVCacheEvent::BlockStored(Box::new(stored))];
+        assert_eq!(manager.take_events(), expected);
+    }
+
+    #[test]
+    fn nothing_is_noted_where_nobody_asks() {
+        let mut manager = manager(8);
+        let nine = request(&manager, 9);
+        let blocks = fill(&mut manager, &nine);
+        manager.free(blocks);
+        assert!(manager.reset_prefix_cache());
+        assert!(!manager.block_pool().has_events());
+        assert_eq!(manager.take_events(), []);
+    }
+
+    #[test]
+    fn a_reset_stands_for_all_that_came_before_it() {
+        let mut manager = manager(8);
+        manager.enable_events();
+        let nine = request(&manager, 9);
+        let blocks = fill(&mut manager, &nine);
+        assert!(!manager.reset_prefix_cache());
+        manager.free(blocks);
+        assert!(manager.reset_prefix_cache());
+        assert_eq!(manager.take_events(), [KVCacheEvent::AllBlocksCleared]);
     }
 }

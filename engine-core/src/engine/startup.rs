@@ -10,7 +10,7 @@ use protocol::{
 };
 use tokenizer::{Tokenizer, TokenizerError};
 
-use crate::core::block_hash::BlockHasher;
+use crate::core::block_hash::{BlockHashFunction, BlockHasher};
 use crate::core::kv_cache_manager::KVCacheConfig;
 use crate::core::sched::{EngineClock, Scheduler, SchedulerError};
 use crate::core::spec_decode::{Proposer, SpeculativeConfigError};
@@ -279,7 +279,14 @@ pub fn load_engine_core(
         },
         max_model_len,
         EngineClock::start(),
-    )?;
+    )?
+    .with_block_hash(BlockHashFunction::new(
+        &cache_config.prefix_caching_hash_algo,
+    ));
+    let scheduler = match cache_config.enable_kv_cache_events {
+        true => scheduler.with_kv_cache_events(),
+        false => scheduler,
+    };
     let mut structured_outputs_config = config.structured_outputs_config.clone();
     (structured_outputs_config.compile_threads)
         .get_or_insert(share_of_cores.div_ceil(2).min(MAX_THREADS as usize) as u32);

@@ -8,6 +8,7 @@
 
 mod cases;
 mod invariants;
+mod kv_events;
 mod prefix_cache;
 mod runner;
 
@@ -21,6 +22,7 @@ use protocol::{EngineCoreOutput, FinishReason};
 
 use crate::cases::{Action, Case, RequestSpec, actions, case, request_spec};
 use crate::invariants::{check_pool, check_schedule};
+use crate::kv_events::Subscriber;
 use crate::runner::SimulatedRunner;
 
 /// What one request has brought so far.
@@ -35,6 +37,7 @@ struct Seen {
 struct World {
     scheduler: Scheduler,
     runner: SimulatedRunner,
+    subscriber: Subscriber,
     specs: Vec<RequestSpec>,
     seen: BTreeMap<String, Seen>,
 }
@@ -54,8 +57,9 @@ impl World {
             clock,
         );
         Self {
-            scheduler: scheduler.unwrap(),
+            scheduler: scheduler.unwrap().with_kv_cache_events(),
             runner: SimulatedRunner::new(case),
+            subscriber: Subscriber::default(),
             specs: Vec::new(),
             seen: BTreeMap::new(),
         }
@@ -102,9 +106,15 @@ impl World {
         let outputs = self.scheduler.update_from_output(&output, answer);
         check_pool(case, &self.scheduler);
         self.runner.check_memory(&self.scheduler);
-        for output in outputs.into_values().flat_map(|outputs| outputs.outputs) {
-            self.note(output);
+        for outputs in outputs.into_values() {
+            let hasher = self.scheduler.block_hasher();
+            self.subscriber.hear(&hasher, outputs.kv_cache_events);
+            outputs
+                .outputs
+                .into_iter()
+                .for_each(|output| self.note(output));
         }
+        self.subscriber.check(&self.scheduler);
     }
 
     fn note(&mut self, output: EngineCoreOutput) {
@@ -133,6 +143,11 @@ impl World {
         let pool = self.scheduler.kv_cache_manager().block_pool();
         assert_eq!(pool.num_free_blocks(), pool.num_blocks() - 1);
         assert!(self.scheduler.reset_prefix_cache());
+        let hasher = self.scheduler.block_hasher();
+        for outputs in self.scheduler.take_pending_outputs().into_values() {
+            self.subscriber.hear(&hasher, outputs.kv_cache_events);
+        }
+        self.subscriber.check(&self.scheduler);
     }
 
     /// Every request brought what the tokens alone say it should.

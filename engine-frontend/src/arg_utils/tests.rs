@@ -1,5 +1,5 @@
 use clap::{CommandFactory, Parser};
-use protocol::{JumpForward, ParallelConfig, StructuredOutputsConfig};
+use protocol::{JumpForward, ParallelConfig, PrefixCachingHashAlgo, StructuredOutputsConfig};
 
 use super::*;
 
@@ -81,6 +81,8 @@ fn every_flag_reaches_the_configuration() {
             gpu_memory_utilization: 0.5,
             cache_dtype: protocol::KvCacheDtype::Q8,
             enable_prefix_caching: false,
+            prefix_caching_hash_algo: PrefixCachingHashAlgo::Blake3,
+            enable_kv_cache_events: false,
         },
         parallel_config: ParallelConfig::default(),
         scheduler_config: SchedulerConfig {

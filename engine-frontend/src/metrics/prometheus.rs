@@ -10,6 +10,7 @@ use protocol::{EngineCoreReadyResponse, FinishReason, SchedulerStats};
 use super::http_requests::HttpRequests;
 use super::text::TextWriter;
 use super::{EngineMetrics, FinishedRequestStats, Histogram, IterationStats, StatLogger};
+use crate::kv_events::KVEventStats;
 use crate::supervisor::CoreEvent;
 
 const TTFT: [f64; 22] = [
@@ -84,6 +85,8 @@ struct EngineValues {
     restored_rows: u64,
     engine_restarts: u64,
     is_gone: bool,
+    /// Where there are KV events.
+    kv_events: Option<KVEventStats>,
 }
 
 impl EngineValues {
@@ -130,6 +133,7 @@ impl EngineValues {
             restored_rows: 0,
             engine_restarts: 0,
             is_gone: false,
+            kv_events: None,
         }
     }
 }
@@ -164,6 +168,13 @@ impl PrometheusStatLogger {
                 CoreEvent::Restarted => values.engine_restarts += 1,
                 CoreEvent::GaveUp => values.is_gone = true,
             }
+        }
+    }
+
+    /// Shows what becomes of an engine core's KV events, by its number.
+    pub fn show_kv_events(&self, engine_index: u32, stats: KVEventStats) {
+        if let Some(values) = self.counted().engine(engine_index) {
+            values.kv_events = Some(stats);
         }
     }
 

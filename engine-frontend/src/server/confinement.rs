@@ -7,6 +7,7 @@ use sandbox::{Access, FileRules, SystemCalls, Tcp, confine_files, deny_system_ca
 use super::args::ServeArgs;
 use crate::arg_utils::DeviceArg;
 use crate::engine_core_client::core_executable;
+use crate::kv_events::Endpoint;
 
 /// Confines the process to what serving takes. Call it before any thread is started, when the log and
 /// the pid file are open.
@@ -73,18 +74,37 @@ fn file_rules(args: &ServeArgs) -> FileRules {
     if let Some(socket) = &server.uds {
         rules.allow(folder_of(socket), Access::MakeSockets);
     }
+    if let Some(events) = engine.kv_events() {
+        for endpoint in [Some(&events.endpoint), events.replay_endpoint.as_ref()] {
+            if let Some(socket) = endpoint.and_then(Endpoint::path) {
+                rules.allow(folder_of(socket), Access::MakeSockets);
+            }
+        }
+    }
     if let Some(pid_file) = &server.pid_file {
         rules.allow(folder_of(pid_file), Access::RemoveFiles);
     }
     rules
 }
 
-/// A collector of traces is all that a server connects to.
+/// A collector of traces, and of KV events, is all that a server connects to.
 fn tcp(args: &ServeArgs) -> Tcp {
     const HTTP: u16 = 80;
     let endpoint = args.server.otlp_traces_endpoint.as_ref();
-    let ports = endpoint.map(|endpoint| endpoint.uri().port_u16().unwrap_or(HTTP));
-    Tcp::ConnectTo(ports.into_iter().collect())
+    let traces = endpoint.map(|endpoint| endpoint.uri().port_u16().unwrap_or(HTTP));
+    let engine = args.engine_args();
+    let events = engine
+        .kv_events()
+        .and_then(|events| events.endpoint.connects_to());
+    // Each core has the next port.
+    let num_cores = u16::try_from(engine.data_parallel_size).unwrap_or(u16::MAX);
+    let events = events.map(|first| first..=first.saturating_add(num_cores.saturating_sub(1)));
+    Tcp::ConnectTo(
+        traces
+            .into_iter()
+            .chain(events.into_iter().flatten())
+            .collect(),
+    )
 }
 
 /// The folder that a file is in.
@@ -140,5 +160,19 @@ mod tests {
             assert!(path != Path::new("/m") || access == Access::Read);
         }
         assert_eq!(tcp(&command.args), Tcp::ConnectTo(Vec::new()));
+    }
+
+    #[test]
+    fn kv_events_may_go_where_they_are_sent() {
+        let parse = |flags: &[&str]| Command::try_parse_from(flags).unwrap().args;
+        let connects = r#"--kv-events-config={"enable_kv_cache_events": true, "endpoint": "tcp://c:5557",
+            "replay_endpoint": "ipc:///r/replay"}"#;
+        let args = parse(&["serve", "--data-parallel-size=2", connects]);
+        assert_eq!(tcp(&args), Tcp::ConnectTo(vec![5557, 5558]));
+        let rules = file_rules(&args);
+        let expected = (Path::new("/r"), Access::MakeSockets);
+        assert!(rules.iter().any(|rule| rule == expected));
+        let listens = r#"--kv-events-config={"enable_kv_cache_events": true}"#;
+        assert_eq!(tcp(&parse(&["serve", listens])), Tcp::ConnectTo(Vec::new()));
     }
 }

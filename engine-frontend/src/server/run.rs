@@ -94,6 +94,11 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     let name = names.first().cloned().unwrap_or_default();
     let ready_responses = cores.cores().iter().map(|core| core.ready_response());
     let metrics = Arc::new(PrometheusStatLogger::new(name, ready_responses));
+    for (index, core) in (0..).zip(cores.cores()) {
+        if let Some(stats) = core.kv_event_stats() {
+            metrics.show_kv_events(index, stats);
+        }
+    }
     let mut loggers: Vec<Arc<dyn StatLogger>> = vec![metrics.clone()];
     if !args.server.disable_log_stats {
         loggers.push(Arc::new(LoggingStatLogger::new(cores.cores().len())));

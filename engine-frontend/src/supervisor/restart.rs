@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use protocol::{EngineCoreOutput, EngineCoreOutputs, FinishReason, RequestError, RequestErrorCode};
+use protocol::{
+    EngineCoreOutput, EngineCoreOutputs, FinishReason, KVCacheEvent, RequestError, RequestErrorCode,
+};
 
 use super::source::{CoreSource, difference};
 use super::{CoreEvent, CoreHealth, SupervisedCore};
@@ -24,6 +26,7 @@ impl SupervisedCore {
         &self,
         dead: EngineDeadError,
     ) -> Result<EngineCoreOutputs, EngineDeadError> {
+        self.publish(&[KVCacheEvent::AllBlocksCleared]);
         let (failed, dead) = {
             let mut state = self.state();
             state.client = None;

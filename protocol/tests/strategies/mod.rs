@@ -103,7 +103,28 @@ fn cache_config() -> impl Strategy<Value = CacheConfig> {
             Just(KvCacheDtype::Q8)
         ],
         enable_prefix_caching: any::<bool>(),
+        prefix_caching_hash_algo: prop_oneof![
+            Just(PrefixCachingHashAlgo::Blake3),
+            text().prop_map(|seed| PrefixCachingHashAlgo::Sha256Cbor { seed }),
+        ],
+        enable_kv_cache_events: any::<bool>(),
     )
+}
+
+fn kv_cache_event() -> impl Strategy<Value = KVCacheEvent> {
+    let block_hashes = || vec(any::<u64>(), 0..4);
+    let stored = fields!(BlockStored from BlockStored::default();
+        block_hashes: block_hashes(),
+        parent_block_hash: any::<Option<u64>>(),
+        token_ids: token_ids(),
+        block_size: any::<u32>(),
+        cache_salt: of(text()),
+    );
+    prop_oneof![
+        stored.prop_map(|stored| KVCacheEvent::BlockStored(Box::new(stored))),
+        block_hashes().prop_map(|block_hashes| KVCacheEvent::BlockRemoved { block_hashes }),
+        Just(KVCacheEvent::AllBlocksCleared),
+    ]
 }
 
 fn scheduler_config() -> impl Strategy<Value = SchedulerConfig> {
@@ -582,6 +603,7 @@ pub(crate) fn message() -> impl Strategy<Value = EngineCoreMessage> {
         engine_index: any::<u32>(),
         outputs: vec(output(), 0..4),
         scheduler_stats: of(stats.prop_map(Box::new)),
+        kv_cache_events: vec(kv_cache_event(), 0..4),
         timestamp: any::<f64>(),
         utility_output: of(utility),
     );

@@ -21,6 +21,7 @@ mod first_steps;
 mod gpu;
 mod habits;
 mod isolation;
+mod kv_events;
 mod logs;
 mod messages;
 mod page;

@@ -7,7 +7,7 @@ use protocol::{
     SpecDecodingStats, StructuredOutputStats,
 };
 
-use crate::core::block_hash::BlockHasher;
+use crate::core::block_hash::{BlockHashFunction, BlockHasher};
 use crate::core::kv_cache_manager::{KVCacheConfig, KVCacheManager, RequestBlocks};
 use crate::core::sched::clock::EngineClock;
 use crate::core::sched::config::{SchedulerError, validate};
@@ -153,6 +153,18 @@ impl Scheduler {
     /// Gives requests drafts to verify.
     pub fn with_proposer(mut self, proposer: Option<Proposer>) -> Self {
         self.proposer = proposer;
+        self
+    }
+
+    /// Names blocks in the prefix cache by another function than BLAKE3. For a scheduler without requests.
+    pub fn with_block_hash(mut self, function: BlockHashFunction) -> Self {
+        self.kv_cache_manager.set_hash_function(function);
+        self
+    }
+
+    /// Reports what changes in the prefix cache beside the statistics.
+    pub fn with_kv_cache_events(mut self) -> Self {
+        self.kv_cache_manager.enable_events();
         self
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::{
-    EngineCoreOutput, EngineCoreOutputs, FinishReason, LogprobsLists, RequestError,
+    EngineCoreOutput, EngineCoreOutputs, FinishReason, KVCacheEvent, LogprobsLists, RequestError,
     RequestErrorCode, SchedulerStats, TokenTrace,
 };
 
@@ -34,15 +34,17 @@ struct RequestStepOutput {
 
 impl Scheduler {
     /// What was decided between steps (refusals, admissions), for whoever sends it before the next
-    /// step does; with statistics of structured output that no step is there to bring.
+    /// step does; with changes of the prefix cache and statistics of structured output that no step is there to bring.
     pub fn take_pending_outputs(&mut self) -> BTreeMap<u32, EngineCoreOutputs> {
         let outputs = self.pending_by_client();
         let now = self.clock.now();
-        if self.has_requests() || !self.has_structured_output_news() {
+        let has_news =
+            self.has_structured_output_news() || self.kv_cache_manager.block_pool().has_events();
+        if self.has_requests() || !has_news {
             return outputs.stamp(now);
         }
         let stats = self.make_stats(&SchedulerOutput::default(), &ModelRunnerOutput::default());
-        outputs.finish(stats, now)
+        outputs.finish(stats, self.kv_cache_manager.take_events(), now)
     }
 
     fn pending_by_client(&mut self) -> OutputsByClient {
@@ -112,7 +114,7 @@ impl Scheduler {
             num_prompt_tokens: num_prompt_tokens as u32,
             ..self.make_stats(scheduler_output, &runner_output)
         };
-        outputs.finish(stats, self.clock.now())
+        outputs.finish(stats, self.kv_cache_manager.take_events(), self.clock.now())
     }
 
     /// Applies one request's part; `None` where it has nothing to say.
@@ -432,10 +434,18 @@ impl OutputsByClient {
         self.0.entry(client_index).or_default().outputs.push(output);
     }
 
-    /// Adds the statistics for one client, the first, or for client 0 where no client gets anything.
-    fn finish(mut self, stats: SchedulerStats, timestamp: f64) -> BTreeMap<u32, EngineCoreOutputs> {
+    /// Adds the statistics and the events for one client, the first, or for client 0 where no client gets
+    /// anything.
+    fn finish(
+        mut self,
+        stats: SchedulerStats,
+        kv_cache_events: Vec<KVCacheEvent>,
+        timestamp: f64,
+    ) -> BTreeMap<u32, EngineCoreOutputs> {
         let first = self.0.keys().next().copied().unwrap_or_default();
-        self.0.entry(first).or_default().scheduler_stats = Some(Box::new(stats));
+        let first = self.0.entry(first).or_default();
+        first.scheduler_stats = Some(Box::new(stats));
+        first.kv_cache_events = kv_cache_events;
         self.stamp(timestamp)
     }
 

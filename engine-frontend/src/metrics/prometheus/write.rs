@@ -324,6 +324,18 @@ impl EngineValues {
             "1 if the engine core is gone for good, and others serve on.",
             u8::from(self.is_gone),
         );
+        if let Some(events) = &self.kv_events {
+            text.counter(
+                "formwork:kv_event_batches",
+                "Batches of KV events published, one for each step that has any.",
+                events.num_published(),
+            );
+            text.counter(
+                "formwork:kv_event_batches_dropped",
+                "Batches of KV events that subscribers were too slow for, of all subscribers together.",
+                events.num_dropped(),
+            );
+        }
     }
 }
 
