@@ -57,6 +57,10 @@ const GPTQ: Form = Form::Gptq {
     order: Order::Own,
 };
 
+/// bitsandbytes' NF4 with double quantization, and the tensor with its metadata.
+const NF4: Form = Form::Nf4 { nested: true };
+const NF4_STATE: &str = "weight.quant_state.bitsandbytes__nf4";
+
 /// Forms of 4 bits, whose groups are kept.
 const FOUR_BITS: [Form; 8] = [
     GPTQ,
@@ -89,8 +93,8 @@ const FOUR_BITS: [Form; 8] = [
     },
 ];
 
-/// Forms of 8 bits, which are rounded to groups of 256.
-const EIGHT_BITS: [Form; 6] = [
+/// Forms of 8 bits, and floats of 4, which are rounded to groups of 256.
+const EIGHT_BITS: [Form; 8] = [
     Form::Gptq {
         bits: 8,
         group: Some(64),
@@ -109,6 +113,8 @@ const EIGHT_BITS: [Form; 6] = [
     Form::Fp8Tensor,
     Form::Fp8Block,
     Form::Fp8Channel,
+    Form::Nf4 { nested: false },
+    Form::Nf4 { nested: true },
 ];
 
 #[test]
@@ -159,17 +165,19 @@ fn eight_bits_are_read_exactly_and_rounded_as_plain_weights_are() {
 
 #[test]
 fn signed_bytes_with_a_scale_per_row_are_kept_as_they_are() {
-    let pair = Pair::of(&small("LlamaForCausalLM"), Form::Int8Channel);
-    let plain = logits(pair.plain.path(), BackendKind::Candle, Quantization::None);
-    let read = logits(
-        pair.quantized.path(),
-        BackendKind::Candle,
-        Quantization::None,
-    );
-    // But for the scales, which are rounded to half precision.
-    assert!(cosine(&read, &plain) > 0.999_99);
-    let ours = logits(pair.quantized.path(), BackendKind::Cpu, Quantization::None);
-    assert!(cosine(&ours, &plain) > 0.999);
+    for form in [Form::Int8Channel, Form::LlmInt8] {
+        let pair = Pair::of(&small("LlamaForCausalLM"), form);
+        let plain = logits(pair.plain.path(), BackendKind::Candle, Quantization::None);
+        let read = logits(
+            pair.quantized.path(),
+            BackendKind::Candle,
+            Quantization::None,
+        );
+        // But for the scales, which are rounded to half precision.
+        assert!(cosine(&read, &plain) > 0.999_99, "{form:?}");
+        let ours = logits(pair.quantized.path(), BackendKind::Cpu, Quantization::None);
+        assert!(cosine(&ours, &plain) > 0.999, "{form:?}");
+    }
 }
 
 #[test]
@@ -326,6 +334,27 @@ fn configs_that_ask_for_something_else_are_refused_by_field() {
             "two",
         ),
         (
+            NF4,
+            "/bnb_4bit_quant_type",
+            json!("int4"),
+            "bnb_4bit_quant_type: \"int4\"",
+            "\"nf4\" or \"fp4\"",
+        ),
+        (
+            NF4,
+            "/bnb_4bit_quant_storage",
+            json!("bfloat16"),
+            "bnb_4bit_quant_storage: \"bfloat16\"",
+            "uint8",
+        ),
+        (
+            NF4,
+            "/load_in_4bit",
+            json!(false),
+            "load_in_4bit: must be true",
+            "load_in_8bit",
+        ),
+        (
             packed,
             "/format",
             json!("nvfp4-pack-quantized"),
@@ -397,6 +426,18 @@ fn tensors_that_contradict_the_config_are_refused_by_name_and_field() {
     let set = |field: &'static str, value: Value| -> Change {
         Box::new(move |config, _| config[field] = value)
     };
+    // Changes what the tensor with bitsandbytes' metadata says.
+    let state = |changes: Value| -> Change {
+        Box::new(move |_, tensors| {
+            let tensor = tensor(tensors, NF4_STATE);
+            let mut state: Value = serde_json::from_slice(&tensor.data).unwrap();
+            for (field, value) in changes.as_object().unwrap() {
+                state[field] = value.clone();
+            }
+            tensor.data = state.to_string().into_bytes();
+            tensor.shape = vec![tensor.data.len()];
+        })
+    };
     let ordered = FOUR_BITS[1];
     let cases: Vec<(Form, Change, String)> = vec![
         (GPTQ, without("qweight"), format!("{UP}.qweight is missing; I32 [16, 320] is needed (config.json: quantization_config.bits)")),
@@ -407,6 +448,32 @@ fn tensors_that_contradict_the_config_are_refused_by_name_and_field() {
         (Form::Fp8Tensor, without("weight_scale"), format!("{UP}.weight_scale is missing; F16 or BF16 or F32 [] is needed (config.json: quantization_config.quant_method)")),
         (Form::Fp8Channel, without("weight"), format!("{UP}.weight is missing; F8_E4M3 [320, 128] is needed (config.json: quantization_config.quant_method)")),
         (FOUR_BITS[7], without("weight_zero_point"), format!("{UP}.weight_zero_point is missing; I32 [40, 4] is needed (config.json: quantization_config.config_groups)")),
+        (NF4, without("weight"), format!("{UP}.weight is missing; U8 [20480, 1] is needed (config.json: quantization_config.bnb_4bit_quant_type)")),
+        (NF4, without("weight.absmax"), format!("{UP}.weight.absmax is missing; U8 [640] is needed")),
+        (NF4, without("weight.nested_absmax"), format!("{UP}.weight.nested_absmax is missing; F16 or BF16 or F32 [3] is needed")),
+        (NF4, without("weight.quant_map"), format!("{UP}.weight.quant_map is missing; F16 or BF16 or F32 [16] is needed")),
+        (NF4, without(NF4_STATE), format!("{UP}.{NF4_STATE} is missing; U8 [1] is needed")),
+        (NF4, set("bnb_4bit_quant_type", json!("fp4")), "weight.quant_state.bitsandbytes__fp4 is missing".to_owned()),
+        (NF4, state(json!({"blocksize": 0})), format!("{UP}.{NF4_STATE} says the blocksize 0, which must be even and divide the layer's 128 input features")),
+        (NF4, state(json!({"blocksize": 256})), "says the blocksize 256, which must be even".to_owned()),
+        (NF4, state(json!({"shape": [128, 320]})), "says the shape [128, 320] and must say [320, 128]".to_owned()),
+        (NF4, state(json!({"nested_blocksize": 0})), "says the nested_blocksize 0, which must be above 0".to_owned()),
+        (NF4, state(json!({"blocksize": "x"})), format!("{UP}.{NF4_STATE} must be JSON with blocksize and shape: invalid type")),
+        (
+            NF4,
+            Box::new(|_, tensors| {
+                tensor(tensors, "weight.nested_absmax").data[4..8].copy_from_slice(&f32::MAX.to_le_bytes());
+                let map = &mut tensor(tensors, "weight.nested_quant_map").data;
+                map.copy_from_slice(&2f32.to_le_bytes().repeat(256));
+            }),
+            format!("{UP}.weight.absmax stands for inf at 256 and must be finite"),
+        ),
+        (Form::LlmInt8, without("SCB"), format!("{UP}.SCB is missing; F16 or BF16 or F32 [320, 1] is needed (config.json: quantization_config.load_in_8bit)")),
+        (
+            Form::LlmInt8,
+            set("llm_int8_skip_modules", json!(["layers.1.mlp"])),
+            "model.layers.1.mlp.gate_proj.SCB is of a layer that must not be quantized (config.json: quantization_config.llm_int8_skip_modules)".to_owned(),
+        ),
         // Half of the groups that the config asks for.
         (GPTQ, set("group_size", json!(32)), "scales has shape [2, 128] and must be [4, 128] (config.json: quantization_config.group_size)".to_owned()),
         (GPTQ, set("group_size", json!(96)), "qweight 96 must divide the layer's 128 input features (config.json: quantization_config.group_size)".to_owned()),

@@ -266,7 +266,10 @@ fn the_built_in_models_perplexity_in_the_forms_of_quantized_checkpoints() {
             },
             1.05,
         ),
+        (Form::LlmInt8, 1.01),
         (Form::Awq { group: 64 }, 1.05),
+        (Form::Nf4 { nested: false }, 1.05),
+        (Form::Nf4 { nested: true }, 1.05),
         (
             Form::Packed {
                 bits: 4,

@@ -179,3 +179,29 @@ fn smollm3_matches() {
 fn phi3_with_longrope_matches() {
     check_tiny("phi3_longrope");
 }
+
+/// The checkpoints of bitsandbytes, whose linear layers all backends round to 8 bits but that of the GPU, which keeps
+/// bfloat16. (That values are read exactly, `model_executor_checkpoints` shows.)
+#[test]
+fn bitsandbytes_matches() {
+    for form in ["nf4", "nf4_nested", "fp4", "int8"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/tiny_models")
+            .join(format!("bitsandbytes_{form}"));
+        let expected = Expected::of(&read(&folder));
+        let reference: Vec<f32> = expected.last_logits.iter().map(|x| *x as f32).collect();
+        let distances = BACKENDS.map(|backend| {
+            let mut runner = Runner::new(&folder, backend, Dtype::Float32, 2);
+            let mut sequence = Sequence::new(&expected.ids, &[9, 4, 17, 2]);
+            distance(
+                &runner.prefill(&mut sequence, expected.ids.len()),
+                &reference,
+            )
+        });
+        println!("{form}: distances {distances:.3?}");
+        assert!(
+            distances.iter().all(|distance| *distance <= 5e-2),
+            "{form}: {distances:?}"
+        );
+    }
+}

@@ -31,9 +31,9 @@ use std::sync::atomic::AtomicU64;
 pub use checkpoint::CheckpointFiles;
 pub use compute_pool::{ComputePool, PoolError};
 pub use config::{
-    AwqConfig, CompressedTensorsConfig, ConfigGroup, EncoderConfig, EncoderKind, ExpertsConfig,
-    Fp8Config, GptqConfig, GptqScheme, HfConfig, HiddenAct, LinearScheme, ModulePattern,
-    PackedScheme, QuantizationConfig, ScaleShape,
+    AwqConfig, BitsAndBytesConfig, CompressedTensorsConfig, ConfigGroup, EncoderConfig,
+    EncoderKind, ExpertsConfig, FourBitFloat, Fp8Config, GptqConfig, GptqScheme, HfConfig,
+    HiddenAct, LinearScheme, ModulePattern, PackedScheme, QuantizationConfig, ScaleShape,
 };
 pub use error::ModelError;
 pub use gguf::GgufModel;

@@ -1,5 +1,7 @@
 //! Finds the tensors of a quantized linear layer, and refuses those that don't fit together.
 
+mod bitsandbytes;
+
 use half::{bf16, f16};
 use safetensors::Dtype;
 
@@ -12,11 +14,13 @@ use super::quantized_tensor::{CodeKind, CodeLayout, Codes, ColumnOrder, Quantize
 pub(crate) const FLOATS: &[Dtype] = &[Dtype::F16, Dtype::BF16, Dtype::F32];
 
 /// Names that tell a quantized weight, behind a module's.
-pub(crate) const QUANTIZED_NAMES: [&str; 4] = [
+pub(crate) const QUANTIZED_NAMES: [&str; 6] = [
     "qweight",
     "weight_packed",
     "weight_scale",
     "weight_scale_inv",
+    "weight.absmax",
+    "SCB",
 ];
 
 /// The tensors of one layer.
@@ -43,6 +47,8 @@ impl<'a> LinearTensors<'a, '_> {
                 return self.bytes(CodeKind::E4M3, scales, scale_name);
             }
             LinearScheme::Int8 { scales } => self.bytes(CodeKind::Signed, scales, "weight_scale"),
+            LinearScheme::LlmInt8 => self.llm_int8(),
+            LinearScheme::FourBitFloat(format) => return self.four_bit_floats(format),
         }
         .and_then(|tensor| self.with_half_scales(tensor, scheme))
     }
@@ -58,6 +64,7 @@ impl<'a> LinearTensors<'a, '_> {
             if half.is_infinite() {
                 let (suffix, field) = match scheme {
                     LinearScheme::Gptq(_) | LinearScheme::Awq { .. } => ("scales", "group_size"),
+                    LinearScheme::LlmInt8 => ("SCB", "load_in_8bit"),
                     _ => ("weight_scale", "config_groups"),
                 };
                 let problem = format!("has {scale} and must be at most {}", f16::MAX);
@@ -203,7 +210,7 @@ impl<'a> LinearTensors<'a, '_> {
         let (rows, cols) = (self.out_features, self.in_features);
         let dtype = match kind {
             CodeKind::E4M3 => Dtype::F8_E4M3,
-            CodeKind::Signed | CodeKind::Unsigned => Dtype::I8,
+            CodeKind::Signed | CodeKind::Unsigned | CodeKind::Table(_) => Dtype::I8,
         };
         let codes = self.required("weight", "quant_method", &[dtype], &[&[rows, cols]])?;
         let is_nan = |code: &u8| kind == CodeKind::E4M3 && code & 0x7f == 0x7f;
@@ -213,6 +220,7 @@ impl<'a> LinearTensors<'a, '_> {
         }
         let field = match (scale_name, shape) {
             ("weight_scale_inv", _) => "weight_block_size",
+            ("SCB", _) => "load_in_8bit",
             (_, ScaleShape::TensorOrChannel) => "quant_method",
             _ => "config_groups",
         };
@@ -328,6 +336,14 @@ impl<'a> LinearTensors<'a, '_> {
             let problem = format!("is missing; {} {shape:?} is needed", names(dtypes));
             self.wrong(suffix, field, problem)
         })
+    }
+
+    /// The contents of a tensor of bytes of whatever length.
+    fn required_bytes(&self, suffix: &str, field: &'static str) -> Result<&'a [u8], ModelError> {
+        let found = (self.checkpoint).find_any(&format!("{}.{suffix}", self.module));
+        let shape = found.map_or(&[1][..], |tensor| tensor.shape);
+        let tensor = self.required(suffix, field, &[Dtype::U8], &[shape])?;
+        Ok(tensor.data)
     }
 
     /// Scales in the order of their tensor, as half precision holds them where codes are whole numbers.

@@ -8,12 +8,15 @@ use half::f16;
 
 /// How codes are packed.
 ///
-/// Sources of the layouts: AutoGPTQ's and AutoAWQ's published packing, and compressed-tensors'
-/// `pack_to_int32`.
+/// Sources of the layouts: AutoGPTQ's and AutoAWQ's published packing, compressed-tensors' `pack_to_int32`, and
+/// bitsandbytes' `quantize_4bit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CodeLayout {
     /// `[rows, cols]`, a byte each.
     Bytes,
+    /// `[rows * cols / 2]` bytes with two codes of a row, the first in the highest bits (bitsandbytes). `cols` is
+    /// even.
+    Nibbles,
     /// `[rows, ceil(cols / n)]` words with `n` codes of a row, the first in the lowest bits
     /// (compressed-tensors).
     WordsOfRow,
@@ -28,7 +31,7 @@ pub(crate) enum CodeLayout {
 const AWQ_SHIFT: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// What a code's bits mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum CodeKind {
     /// A whole number from 0 on, to which a zero belongs.
     Unsigned,
@@ -36,6 +39,8 @@ pub(crate) enum CodeKind {
     Signed,
     /// A float of 8 bits: 4 of exponent with bias 7, 3 of mantissa, no infinities (OCP E4M3).
     E4M3,
+    /// The number of an entry of a table (bitsandbytes' NF4 and FP4).
+    Table([f32; 16]),
 }
 
 /// A packed matrix of codes.
@@ -61,6 +66,15 @@ impl Codes<'_> {
                 let byte = self.data.get(row * self.cols + col);
                 return byte.copied().unwrap_or(0);
             }
+            CodeLayout::Nibbles => {
+                let at = row * self.cols + col;
+                let byte = self.data.get(at / 2).copied().unwrap_or(0);
+                return if at.is_multiple_of(2) {
+                    byte >> 4
+                } else {
+                    byte & 15
+                };
+            }
             CodeLayout::WordsOfRow => {
                 let words = self.cols.div_ceil(per_word);
                 (row * words + col / per_word, (col % per_word) as u32)
@@ -83,6 +97,17 @@ impl Codes<'_> {
             CodeLayout::Bytes => {
                 let bytes = self.data.get(row * self.cols..(row + 1) * self.cols);
                 return bytes.unwrap_or_default().to_vec();
+            }
+            CodeLayout::Nibbles => {
+                let bytes = self.cols / 2;
+                let bytes = self
+                    .data
+                    .get(row * bytes..(row + 1) * bytes)
+                    .unwrap_or_default();
+                return bytes
+                    .iter()
+                    .flat_map(|byte| [byte >> 4, byte & 15])
+                    .collect();
             }
             CodeLayout::WordsOfRows => {
                 return (0..self.cols).map(|col| self.get(row, col)).collect();
@@ -220,7 +245,7 @@ impl QuantizedTensor<'_> {
     pub(crate) fn zero(&self, row: usize, group: usize) -> u8 {
         let middle = match self.codes.kind {
             CodeKind::Unsigned => 1 << (self.codes.bits - 1),
-            CodeKind::Signed | CodeKind::E4M3 => 0,
+            CodeKind::Signed | CodeKind::E4M3 | CodeKind::Table(_) => 0,
         };
         let zero = self.zeros.get(self.place(row, group));
         zero.copied().unwrap_or(middle)
@@ -250,6 +275,7 @@ impl QuantizedTensor<'_> {
                 CodeKind::Unsigned => f32::from(code) - zero,
                 CodeKind::Signed => f32::from(code as i8),
                 CodeKind::E4M3 => e4m3_to_f32(code),
+                CodeKind::Table(numbers) => numbers[usize::from(code & 15)],
             };
             each(col, scale * number);
         }
@@ -338,6 +364,15 @@ mod tests {
         let data = words(&[0x0403_02ff, 0x0807_0605]);
         let found = all(&codes(CodeLayout::WordsOfColumns, 8, 2, 4, &data));
         assert_eq!(found, [vec![255, 2, 3, 4], vec![5, 6, 7, 8]]);
+        // bitsandbytes: one byte for two columns.
+        let found = all(&codes(
+            CodeLayout::Nibbles,
+            4,
+            2,
+            4,
+            &[0x01, 0x23, 0x45, 0xf7],
+        ));
+        assert_eq!(found, [vec![0, 1, 2, 3], vec![4, 5, 15, 7]]);
         // AWQ: one word per column, its rows out of order.
         let data = words(&[0x7531_6420, 0xfdb9_eca8]);
         let found = all(&codes(CodeLayout::WordsOfRows, 4, 8, 2, &data));

@@ -338,8 +338,11 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
                 }),
             };
         };
-        // Quantizers leave routers alone, and not all of them say so.
-        if role == MatrixRole::Router && is_float {
+        // Quantizers leave routers alone, and bitsandbytes the LM head; not all of them say so.
+        let is_bitsandbytes = matches!(config, QuantizationConfig::BitsAndBytes(_));
+        let may_be_plain =
+            role == MatrixRole::Router || role == MatrixRole::Vocabulary && is_bitsandbytes;
+        if may_be_plain && is_float {
             return plain();
         }
         if is_float {

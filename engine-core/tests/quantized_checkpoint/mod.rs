@@ -36,6 +36,12 @@ pub enum Form {
     Fp8Channel,
     /// compressed-tensors' `int-quantized` with a scale per row.
     Int8Channel,
+    /// bitsandbytes' NF4 in blocks of 64, whose scales may be quantized too.
+    Nf4 {
+        nested: bool,
+    },
+    /// bitsandbytes' 8 bits.
+    LlmInt8,
 }
 
 /// In which order columns fall into groups.
@@ -174,6 +180,15 @@ impl Form {
                 "int-quantized",
                 json!({"num_bits": 8, "type": "int", "symmetric": true, "strategy": "channel"}),
             ),
+            Self::Nf4 { nested } => json!({
+                "quant_method": "bitsandbytes", "load_in_4bit": true, "load_in_8bit": false,
+                "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": nested,
+                "bnb_4bit_quant_storage": "uint8", "llm_int8_skip_modules": null,
+            }),
+            Self::LlmInt8 => json!({
+                "quant_method": "bitsandbytes", "load_in_4bit": false, "load_in_8bit": true,
+                "llm_int8_skip_modules": ["lm_head"], "llm_int8_threshold": 6.0,
+            }),
         }
     }
 }
@@ -325,7 +340,105 @@ fn quantize(form: Form, module: &str, shape: [usize; 2], w: &[f32]) -> (Vec<Tens
             ];
             (parts, values)
         }
+        Form::Nf4 { nested } => {
+            let mut state = json!({
+                "quant_type": "nf4", "blocksize": NF4_BLOCK, "dtype": "bfloat16", "shape": shape,
+            });
+            let mut scales: Vec<f32> = (w.chunks(NF4_BLOCK))
+                .map(|block| block.iter().fold(0.0, |most, value| value.abs().max(most)))
+                .collect();
+            let mut parts = Vec::new();
+            let blocks = scales.len();
+            if nested {
+                let offset = scales.iter().sum::<f32>() / blocks as f32;
+                let map: Vec<f32> = (0..=255).map(|code| code as f32 / 127.5 - 1.0).collect();
+                let (mut codes, mut outer) = (Vec::new(), Vec::new());
+                for block in scales.chunks_mut(NESTED_BLOCK) {
+                    let off = |scale: &f32| (scale - offset).abs();
+                    let most = block.iter().map(off).fold(1e-9, f32::max);
+                    for scale in block {
+                        let code = nearest_of(&map, (*scale - offset) / most);
+                        *scale = map[code] * most + offset;
+                        codes.push(code as u8);
+                    }
+                    outer.push(most);
+                }
+                state["nested_blocksize"] = json!(NESTED_BLOCK);
+                state["nested_dtype"] = json!("float32");
+                state["nested_offset"] = json!(offset);
+                parts.push(tensor("weight.absmax", Dtype::U8, &[blocks], codes));
+                let (name, outer_len) = ("weight.nested_absmax", outer.len());
+                parts.push(tensor(name, Dtype::F32, &[outer_len], le_floats(&outer)));
+                let name = "weight.nested_quant_map";
+                parts.push(tensor(name, Dtype::F32, &[256], le_floats(&map)));
+            } else {
+                let data = le_floats(&scales);
+                parts.push(tensor("weight.absmax", Dtype::F32, &[blocks], data));
+            }
+            let codes: Vec<usize> = (w.iter().enumerate())
+                .map(|(at, value)| nearest_of(&NF4, value / scales[at / NF4_BLOCK]))
+                .collect();
+            let values = codes.iter().enumerate();
+            let values = values.map(|(at, code)| NF4[*code] * scales[at / NF4_BLOCK]);
+            let packed = codes.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8);
+            let (name, packed) = ("weight", packed.collect());
+            parts.push(tensor(name, Dtype::U8, &[rows * cols / 2, 1], packed));
+            parts.push(tensor(
+                "weight.quant_map",
+                Dtype::F32,
+                &[16],
+                le_floats(&NF4),
+            ));
+            let (name, state) = ("weight.quant_state.bitsandbytes__nf4", state.to_string());
+            parts.push(tensor(name, Dtype::U8, &[state.len()], state.into_bytes()));
+            (parts, values.collect())
+        }
+        Form::LlmInt8 => {
+            let nearest = |value: f32| {
+                let whole = value.round().clamp(-127.0, 127.0);
+                (whole as i8 as u8, whole)
+            };
+            let (codes, scales, values) = bytes(w, shape, [1, cols], 127.0, nearest);
+            let largest: Vec<f32> = scales.iter().map(|scale| scale * 127.0).collect();
+            let parts = vec![
+                tensor("weight", Dtype::I8, &shape, codes),
+                tensor("SCB", Dtype::F32, &[rows], le_floats(&largest)),
+                tensor("weight_format", Dtype::U8, &[], vec![0]),
+            ];
+            (parts, values)
+        }
     }
+}
+
+/// Values of a block of bitsandbytes, and scales that share one of their own.
+const NF4_BLOCK: usize = 64;
+const NESTED_BLOCK: usize = 256;
+
+/// The numbers of NF4, as the appendix of the QLoRA paper (arXiv 2305.14314) lists them.
+const NF4: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_4,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+/// The entry of a table that is nearest to a value.
+fn nearest_of(table: &[f32], value: f32) -> usize {
+    let error = |at: &usize| (table[*at] - value).abs();
+    let nearest = (0..table.len()).min_by(|a, b| error(a).total_cmp(&error(b)));
+    nearest.unwrap()
 }
 
 /// Rows of whole numbers with scales and zeros by group.

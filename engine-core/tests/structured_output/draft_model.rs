@@ -6,12 +6,13 @@ use std::path::Path;
 
 use engine_core::engine::load_engine_core;
 use protocol::{EngineCoreRequest, JumpForward, ModelSource, SamplingParams, SpecDecodingStats};
-use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json as json_value};
 use tempfile::TempDir;
 
 use crate::engine::{Answer, Engine, Setup};
+use crate::quantized_checkpoint::{Form, Order, convert};
 use crate::random_checkpoint::RandomCheckpoint;
 use crate::{CAR, choice, greedy, json, mixed_requests, regex, seeded};
 
@@ -58,6 +59,33 @@ fn random_model() -> TempDir {
     };
     checkpoint.write(folder.path()).unwrap();
     folder
+}
+
+/// The built-in model with a classifier in place of its LM head: it generates nothing.
+fn classifying_model() -> TempDir {
+    let score = vec![0; 2 * 192];
+    changed_model(|name, bytes| match name {
+        "config.json" => {
+            let architectures = json_value!(["Qwen3ForSequenceClassification"]);
+            with_config(bytes, "architectures", architectures)
+        }
+        "model.safetensors" => {
+            let tensors = SafeTensors::deserialize(bytes).unwrap();
+            let score = TensorView::new(Dtype::BF16, vec![1, 192], &score).unwrap();
+            let mut tensors = tensors.tensors();
+            tensors.push(("score.weight".to_owned(), score));
+            safetensors::serialize(tensors, None).unwrap()
+        }
+        _ => bytes.to_vec(),
+    })
+}
+
+/// The built-in model as a quantizer writes it.
+fn quantized_model(form: Form) -> TempDir {
+    let [from, quantized] = [(); 2].map(|()| changed_model(|_, bytes| bytes.to_vec()));
+    let plain = tempfile::tempdir().unwrap();
+    convert(from.path(), form, quantized.path(), plain.path());
+    quantized
 }
 
 fn at(folder: &TempDir) -> ModelSource {
@@ -341,6 +369,45 @@ fn forced_text_stays_with_drafts_of_a_model() {
     assert!(engine.totals.spec.num_accepted_tokens > 0);
 }
 
+/// A target model in each kind of weights, with the plain one as its draft model, and a draft model in 4 bits.
+#[test]
+fn quantized_models_draft_and_are_drafted_for() {
+    let gptq = Form::Gptq {
+        bits: 4,
+        group: Some(64),
+        order: Order::PerInput,
+    };
+    for form in [
+        gptq,
+        Form::Awq { group: 64 },
+        Form::Fp8Block,
+        Form::Nf4 { nested: true },
+    ] {
+        let folder = quantized_model(form);
+        let mut plain = Engine::new(&Setup {
+            model: at(&folder),
+            ..Setup::default()
+        });
+        let requests = mixed_requests(&plain);
+        let expected = plain.run(&requests);
+        let mut engine = Engine::new(&Setup {
+            model: at(&folder),
+            ..drafting(ModelSource::BuiltIn, 4)
+        });
+        assert_same_tokens(&engine.run(&requests), &expected);
+        let spec = &engine.totals.spec;
+        let share = spec.num_accepted_tokens as f64 / spec.num_draft_tokens as f64;
+        assert!(share > 0.5, "{form:?}: {share}");
+    }
+    let mut plain = Engine::new(&Setup::default());
+    let requests = mixed_requests(&plain);
+    let expected = plain.run(&requests);
+    let folder = quantized_model(gptq);
+    let mut engine = Engine::new(&drafting(at(&folder), 4));
+    assert_same_tokens(&engine.run(&requests), &expected);
+    assert!(engine.totals.spec.num_accepted_tokens > 0);
+}
+
 #[test]
 fn where_many_run_there_are_as_few_drafts_as_configured() {
     let mut engine = Engine::new(&Setup {
@@ -416,6 +483,29 @@ fn models_that_cannot_draft_are_named() {
     );
     assert!(message.starts_with(&expected), "{message}");
     assert!(message.contains(" instead of "), "{message}");
+
+    let classifier = classifying_model();
+    let no_text = |purpose: &str| {
+        format!(
+            "speculative_config is given, but {} generates no text, so nothing can be drafted {purpose}: leave it out, \
+             or name a model that generates",
+            name(classifier.path())
+        )
+    };
+    assert_eq!(refusal(&drafting(at(&classifier), 4)), no_text("by it"));
+    for setup in [
+        drafting(ModelSource::BuiltIn, 4),
+        Setup {
+            draft_model: None,
+            ..drafting(ModelSource::BuiltIn, 4)
+        },
+    ] {
+        let setup = Setup {
+            model: at(&classifier),
+            ..setup
+        };
+        assert_eq!(refusal(&setup), no_text("for it"));
+    }
 
     let none = refusal(&drafting(ModelSource::BuiltIn, 32));
     assert_eq!(

@@ -13,6 +13,8 @@ mod memory;
 mod reasoning;
 mod waiting;
 
+#[path = "../quantized_checkpoint/mod.rs"]
+mod quantized_checkpoint;
 #[path = "../random_checkpoint/mod.rs"]
 mod random_checkpoint;
 

@@ -1,11 +1,15 @@
 //! What users have: the official `openai` package, what is built on it, and `curl`.
 //!
-//! `PYTHON_CLIENTS` names a Python that has all packages of `tests/python/requirements.txt`; `.ci/run`
-//! makes one. Without it a test is skipped where `python3` lacks its packages.
+//! `PYTHON_CLIENTS` names a Python that has all packages of `tests/python/requirements.txt`, and `LLAMA_INDEX_CLIENTS`
+//! a folder with those of `llama_index_requirements.txt`; `.ci/run` makes both. Without them a test is skipped where
+//! `python3` lacks its packages.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+
+use tempfile::TempDir;
 
 use super::support::Server;
 
@@ -28,11 +32,25 @@ fn says(output: &Output) -> String {
 pub(crate) fn python(packages: &str) -> Option<OsString> {
     let named = std::env::var_os("PYTHON_CLIENTS");
     let python = named.clone().unwrap_or_else(|| "python3".into());
-    let imported = Command::new(&python)
-        .args(["-c", &format!("import {packages}")])
-        // Else it asks the network for prices.
-        .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        .output();
+    has_packages(python, packages, None, named)
+}
+
+/// The Python, if it has these packages, some of them perhaps in a folder of their own. `named` is the variable's value
+/// that promises them.
+fn has_packages(
+    python: OsString,
+    packages: &str,
+    folder: Option<&OsStr>,
+    named: Option<OsString>,
+) -> Option<OsString> {
+    let mut import = Command::new(&python);
+    import.args(["-c", &format!("import {packages}")]);
+    // Else it asks the network for prices.
+    import.env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
+    if let Some(folder) = folder {
+        import.env("PYTHONPATH", folder);
+    }
+    let imported = import.output();
     match (imported, named) {
         (Ok(output), _) if output.status.success() => Some(python),
         (imported, Some(named)) => panic!("{named:?} lacks one of {packages}: {imported:?}"),
@@ -78,28 +96,72 @@ fn the_anthropic_package_works_unchanged() {
     run("anthropic_client.py", "anthropic, pydantic", &[]);
 }
 
-/// Installs the package with `npm`, which takes some seconds.
-#[test]
-fn the_anthropic_package_of_javascript_works_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    let sources = integration_tests::workspace().join("tests/javascript");
-    for file in ["package.json", "anthropic_client.mjs"] {
-        std::fs::copy(sources.join(file), folder.path().join(file)).unwrap();
-    }
-    let npm = Command::new("npm")
-        .args(["install", "--no-audit", "--no-fund", "--ignore-scripts"])
-        .args(["--fetch-retries", "1", "--fetch-timeout", "30000"])
-        .current_dir(folder.path())
-        .output();
-    match npm {
-        Ok(output) if output.status.success() => {}
-        other => return eprintln!("skipped: no npm, or no registry for it: {other:?}"),
-    }
+/// A folder with the scripts and the packages of `tests/javascript`; `None`, with a note, where `npm` can't install
+/// them, which takes some seconds.
+fn javascript() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<TempDir>> = OnceLock::new();
+    let installed = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = integration_tests::workspace().join("tests/javascript");
+        for file in std::fs::read_dir(sources).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+        }
+        let npm = Command::new("npm")
+            .args(["install", "--no-audit", "--no-fund", "--ignore-scripts"])
+            .args(["--fetch-retries", "1", "--fetch-timeout", "30000"])
+            .current_dir(folder.path())
+            .output();
+        match npm {
+            Ok(output) if output.status.success() => Some(folder),
+            other => {
+                eprintln!("skipped: no npm, or no registry for it: {other:?}");
+                None
+            }
+        }
+    });
+    installed.as_ref().map(TempDir::path)
+}
+
+/// Runs a script of `tests/javascript` against a server.
+fn run_javascript(script: &str) {
+    let Some(folder) = javascript() else {
+        return;
+    };
     let output = Command::new("node")
-        .args(["anthropic_client.mjs", &base_url()])
-        .current_dir(folder.path())
+        .args([script, &base_url()])
+        .current_dir(folder)
         .output()
         .unwrap();
+    assert!(output.status.success(), "{}", says(&output));
+}
+
+#[test]
+fn the_anthropic_package_of_javascript_works_unchanged() {
+    run_javascript("anthropic_client.mjs");
+}
+
+#[test]
+fn the_openai_package_of_javascript_works_unchanged() {
+    run_javascript("openai_client.mjs");
+}
+
+/// LlamaIndex wants an older `openai` than the other packages.
+#[test]
+fn llama_index_works_unchanged() {
+    let folder = std::env::var_os("LLAMA_INDEX_CLIENTS");
+    let python = std::env::var_os("PYTHON_CLIENTS").unwrap_or_else(|| "python3".into());
+    let packages = "llama_index.llms.openai_like, pydantic";
+    let Some(python) = has_packages(python, packages, folder.as_deref(), folder.clone()) else {
+        return;
+    };
+    let script = integration_tests::workspace().join("tests/python/llama_index_client.py");
+    let mut command = Command::new(python);
+    command.arg(script).arg(base_url());
+    if let Some(folder) = folder {
+        command.env("PYTHONPATH", folder);
+    }
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", says(&output));
 }
 
@@ -129,7 +191,7 @@ fn the_litellm_package_works_unchanged() {
 
 /// The built-in model with a context of 32K tokens, for clients that send many of their own. So far beyond
 /// what it was made for it answers nonsense: a test holds it to a schema.
-fn with_a_longer_context() -> (tempfile::TempDir, Server) {
+fn with_a_longer_context() -> (TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let model = integration_tests::workspace().join("builtin-model/model");
     for file in std::fs::read_dir(model).unwrap() {

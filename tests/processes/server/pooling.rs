@@ -158,6 +158,13 @@ fn scores_are_those_of_the_reference() {
         let scores: Vec<f64> = data.iter().map(|s| s["score"].as_f64().unwrap()).collect();
         let reference = numbers(&expected["scores"]);
         assert_close(&scores, &reference, name);
+        // Without the activation: what the probabilities are made of.
+        let body = json!({"text_1": query, "text_2": documents, "use_activation": false});
+        let answer_without = good(&server.post("/v1/score", &body));
+        let logits = answer_without["data"].as_array().unwrap().iter();
+        let logits: Vec<f64> = logits.map(|s| s["score"].as_f64().unwrap()).collect();
+        let scores: Vec<f64> = logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect();
+        assert_close(&scores, &reference, &format!("{name}, without activation"));
         // As many of both, one alone, and by another path: the same bits.
         let queries = vec![query.clone(); reference.len()];
         let body = json!({"text_1": queries, "text_2": documents});
@@ -182,6 +189,33 @@ fn scores_are_those_of_the_reference() {
         let (message, _) = refused(&server.post(EMBEDDINGS, &json!({"input": "a"})), 400);
         assert!(message.contains("/v1/score and /v1/rerank"), "{message}");
     }
+}
+
+/// A long query leaves room for its document, and the tokens around both.
+#[test]
+fn pairs_that_are_too_long_are_cut_on_both_sides() {
+    let server = serve("bert_reranker", &[]);
+    let score = |query: &str, document: &str, options: Value| {
+        let mut body = json!({"text_1": query, "text_2": document});
+        let options = options.as_object().unwrap().clone();
+        body.as_object_mut().unwrap().extend(options);
+        let answer = good(&server.post("/v1/score", &body));
+        let tokens = answer["usage"]["prompt_tokens"].as_u64().unwrap();
+        (answer["data"][0]["score"].clone(), tokens)
+    };
+    let (cats, dogs) = ("cat ".repeat(80), "dog ".repeat(80));
+    let cut = json!({"truncate_prompt_tokens": 11});
+    for (query, document, as_query, as_document) in [
+        (&cats[..], &dogs[..], &cats[..16], &dogs[..16]),
+        (&cats, &dogs[..8], &cats[..24], &dogs[..8]),
+        (&cats[..8], &dogs, &cats[..8], &dogs[..24]),
+    ] {
+        let expected = score(as_query, as_document, json!({}));
+        assert_eq!(expected.1, 11);
+        assert_eq!(score(query, document, cut.clone()), expected);
+    }
+    let bare = json!({"add_special_tokens": false});
+    assert_eq!(score(&cats[..16], &dogs[..16], bare).1, 8);
 }
 
 #[test]

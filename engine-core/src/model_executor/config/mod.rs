@@ -18,8 +18,9 @@ pub use self::encoder::{EncoderConfig, EncoderKind};
 pub use self::experts::ExpertsConfig;
 use self::fields::{Fields, config_error};
 pub use self::quantization::{
-    AwqConfig, CompressedTensorsConfig, ConfigGroup, Fp8Config, GptqConfig, GptqScheme,
-    LinearScheme, ModulePattern, PackedScheme, QuantizationConfig, ScaleShape,
+    AwqConfig, BitsAndBytesConfig, CompressedTensorsConfig, ConfigGroup, FourBitFloat, Fp8Config,
+    GptqConfig, GptqScheme, LinearScheme, ModulePattern, PackedScheme, QuantizationConfig,
+    ScaleShape,
 };
 use self::settings::Defaults;
 use super::error::ModelError;

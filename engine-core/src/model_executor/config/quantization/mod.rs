@@ -4,11 +4,13 @@
 //! [`QuantizationConfig::scheme`] for the layer's [`LinearScheme`], which says what its tensors are called
 //! and what they hold (`model_executor/quantized_linear.rs`).
 
+mod bitsandbytes;
 mod compressed_tensors;
 mod modules;
 
 use serde_json::{Map, Value};
 
+pub use self::bitsandbytes::{BitsAndBytesConfig, FourBitFloat};
 pub use self::compressed_tensors::{CompressedTensorsConfig, ConfigGroup};
 pub use self::modules::ModulePattern;
 use super::fields::{Fields, config_error};
@@ -36,6 +38,8 @@ pub enum QuantizationConfig {
     Awq(AwqConfig),
     /// `quant_method: gptq`.
     Gptq(GptqConfig),
+    /// `quant_method: bitsandbytes`.
+    BitsAndBytes(BitsAndBytesConfig),
     /// `quant_method: compressed-tensors`.
     CompressedTensors(CompressedTensorsConfig),
 }
@@ -137,6 +141,11 @@ pub enum LinearScheme {
         /// Which values share a scale.
         scales: ScaleShape,
     },
+    /// `weight` of signed bytes, `SCB` with the largest magnitude of each row, which is 127 steps.
+    LlmInt8,
+    /// `weight` of two codes a byte, `weight.absmax`, `weight.quant_map`, `weight.quant_state...` and maybe
+    /// `weight.nested_absmax` and `weight.nested_quant_map`.
+    FourBitFloat(FourBitFloat),
 }
 
 impl QuantizationConfig {
@@ -152,7 +161,7 @@ impl QuantizationConfig {
             return Err(config.wrong("quantization_config", value, "an object"));
         };
         let fields = Fields { root, path: PATH };
-        let right = "\"fp8\", \"awq\", \"gptq\" or \"compressed-tensors\"";
+        let right = "\"fp8\", \"awq\", \"gptq\", \"bitsandbytes\" or \"compressed-tensors\"";
         let Some(method) = fields.get("quant_method") else {
             return Err(config_error(
                 format!("{PATH}quant_method"),
@@ -163,6 +172,7 @@ impl QuantizationConfig {
             Some("fp8") => Self::Fp8(Fp8Config::parse(&fields)?),
             Some("awq") => Self::Awq(AwqConfig::parse(&fields)?),
             Some("gptq") => Self::Gptq(GptqConfig::parse(&fields)?),
+            Some("bitsandbytes") => Self::BitsAndBytes(BitsAndBytesConfig::parse(&fields)?),
             Some("compressed-tensors") => {
                 Self::CompressedTensors(CompressedTensorsConfig::parse(&fields)?)
             }
@@ -205,6 +215,9 @@ impl QuantizationConfig {
                 rule.map_or(Some(config.scheme), |(_, scheme)| *scheme)
                     .map(LinearScheme::Gptq)
             }
+            Self::BitsAndBytes(config) => {
+                (!is_any(&config.llm_int8_skip_modules)).then_some(config.scheme)
+            }
             Self::CompressedTensors(config) => config.scheme(module),
         }
     }
@@ -215,6 +228,7 @@ impl QuantizationConfig {
             Self::Fp8(_) => "fp8",
             Self::Awq(_) => "awq",
             Self::Gptq(_) => "gptq",
+            Self::BitsAndBytes(_) => "bitsandbytes",
             Self::CompressedTensors(_) => "compressed-tensors",
         }
     }
@@ -224,6 +238,7 @@ impl QuantizationConfig {
         match self {
             Self::Fp8(_) | Self::Awq(_) => "modules_to_not_convert",
             Self::Gptq(_) => "dynamic",
+            Self::BitsAndBytes(_) => "llm_int8_skip_modules",
             Self::CompressedTensors(_) => "ignore",
         }
     }
