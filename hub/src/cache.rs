@@ -123,21 +123,27 @@ impl RepositoryCache {
         self.replace(&path, |new| fs::write(new, commit))
     }
 
+    /// The commit of a branch, tag or commit that the cache has.
+    pub(crate) fn commit_of(&self, revision: &str) -> Option<String> {
+        let commit = match is_commit(revision) {
+            true => revision.to_owned(),
+            false => {
+                let reference = fs::read_to_string(self.folder().join("refs").join(revision));
+                reference.ok()?.trim().to_owned()
+            }
+        };
+        (is_commit(&commit) && self.snapshot(&commit).is_dir()).then_some(commit)
+    }
+
     /// The folder or GGUF file of a name, without the network.
     ///
     /// # Errors
     /// What is missing, in words that fit before "of NAME".
     pub(crate) fn find(&self, name: &HubName) -> Result<PathBuf, String> {
         let revision = name.revision();
-        let reference = || fs::read_to_string(self.folder().join("refs").join(revision));
-        let commit = match is_commit(revision) {
-            true => revision.to_owned(),
-            false => reference().map_or_else(|_| String::new(), |text| text.trim().to_owned()),
-        };
+        let commit = self.commit_of(revision);
+        let commit = commit.ok_or_else(|| format!("the revision {revision}"))?;
         let snapshot = self.snapshot(&commit);
-        if !is_commit(&commit) || !snapshot.is_dir() {
-            return Err(format!("the revision {revision}"));
-        }
         let Some(wanted) = &name.file else {
             let needed = needed_of_a_folder(&snapshot)?;
             return missing_of(&snapshot, &needed).map_or(Ok(snapshot), Err);

@@ -247,10 +247,10 @@ pub enum HubError {
         source: io::Error,
     },
     /// There is nothing to remove.
-    #[error("{repository} is not in the cache {}; `formwork list` says what is", .cache.display())]
+    #[error("{name} is not in the cache {}; `formwork list` says what is", .cache.display())]
     NotCached {
-        /// The repository.
-        repository: String,
+        /// What was to be removed.
+        name: String,
         /// The cache.
         cache: PathBuf,
     },

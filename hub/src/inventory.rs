@@ -1,4 +1,4 @@
-//! The models that the cache has, and their removal.
+//! The models that the cache has.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,10 +6,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::cache::{RepositoryCache, at, entries, files_below, is_complete};
+use crate::cache::{entries, files_below, is_complete};
 use crate::error::HubError;
 use crate::listing::is_commit;
-use crate::lock;
 use crate::name::is_repository;
 
 /// A revision of a model in the cache, or content that no revision has yet.
@@ -74,52 +73,8 @@ pub fn cached_models(cache: &Path) -> Result<Vec<CachedRevision>, HubError> {
     Ok(models)
 }
 
-/// What a removal did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removed {
-    /// Bytes that are free now.
-    pub bytes: u64,
-    /// The folder that a removed link led to. Its files are still there.
-    pub left: Option<PathBuf>,
-}
-
-/// Removes a repository from the cache, with all its revisions and what was begun of a download. Of a folder
-/// that is a link the link alone is removed.
-///
-/// # Errors
-/// It isn't in the cache, is being downloaded, or can't be removed.
-pub fn remove_model(cache: &Path, repository: &str) -> Result<Removed, HubError> {
-    let found = RepositoryCache::new(cache, repository);
-    let folder = found.folder();
-    if !is_repository(repository) || !folder.is_dir() {
-        return Err(HubError::NotCached {
-            repository: repository.to_owned(),
-            cache: cache.to_owned(),
-        });
-    }
-    let mut locks = Vec::new();
-    for path in entries(&found.locks())?.values() {
-        let lock = lock::try_now(path)?;
-        locks.push(lock.ok_or_else(|| HubError::InUse {
-            repository: repository.to_owned(),
-        })?);
-    }
-    if folder.is_symlink() {
-        let left = fs::canonicalize(&folder).map_err(at(&folder))?;
-        fs::remove_file(&folder).map_err(at(&folder))?;
-        return Ok(Removed {
-            bytes: 0,
-            left: Some(left),
-        });
-    }
-    // Links lead to what is counted already, or to what isn't removed.
-    let bytes = size_of(&folder, |_| true, |path| fs::symlink_metadata(path));
-    fs::remove_dir_all(&folder).map_err(at(&folder))?;
-    Ok(Removed { bytes, left: None })
-}
-
 /// The names below `refs`, with their commits.
-fn references(folder: &Path) -> Result<Vec<(String, String)>, HubError> {
+pub(crate) fn references(folder: &Path) -> Result<Vec<(String, String)>, HubError> {
     let mut found = Vec::new();
     for (name, path) in entries(folder)? {
         if path.is_dir() {
@@ -133,7 +88,7 @@ fn references(folder: &Path) -> Result<Vec<(String, String)>, HubError> {
 }
 
 /// Bytes of the files below a folder whose path is wanted, each file once whatever its number of names.
-fn size_of(
+pub(crate) fn size_of(
     folder: &Path,
     is_wanted: impl Fn(&str) -> bool,
     metadata: fn(&Path) -> io::Result<fs::Metadata>,
@@ -150,13 +105,12 @@ fn size_of(
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
     use super::*;
+    use crate::cache::RepositoryCache;
     use crate::cache::tests::{COMMIT, cache};
 
     #[test]
-    fn models_are_listed_and_removed() {
+    fn models_are_listed() {
         let cache = cache();
         fs::create_dir_all(cache.path().join("datasets--o--d/snapshots")).unwrap();
         let models = cached_models(cache.path()).unwrap();
@@ -170,10 +124,6 @@ mod tests {
         };
         assert_eq!(models, [expected]);
         assert_eq!(cached_models(&cache.path().join("none")).unwrap(), []);
-        for other in ["o/other", "../o", "n"] {
-            let error = remove_model(cache.path(), other).unwrap_err();
-            assert!(matches!(error, HubError::NotCached { .. }), "{error}");
-        }
         let part = RepositoryCache::new(cache.path(), "o/n").incomplete("dddd");
         fs::write(part, "begun").unwrap();
         fs::remove_file(cache.path().join("models--o--n/blobs/bbbb")).unwrap();
@@ -186,28 +136,5 @@ mod tests {
         assert_eq!(told, [(true, true, 8), (false, false, 5)]);
         fs::remove_file(models[0].path.join("q/m.gguf")).unwrap();
         assert!(!cached_models(cache.path()).unwrap()[0].is_complete);
-        // With both references, of 40 bytes each.
-        assert_eq!(remove_model(cache.path(), "o/n").unwrap().bytes, 8 + 5 + 80);
-        assert_eq!(cached_models(cache.path()).unwrap(), []);
-        assert!(cache.path().join("datasets--o--d").exists());
-    }
-
-    #[test]
-    fn what_is_being_downloaded_stays_and_so_does_what_a_link_leads_to() {
-        let cache = cache();
-        let repository = RepositoryCache::new(cache.path(), "o/n");
-        let held = lock::wait_for(&repository.lock("cccc"), "f").unwrap();
-        let error = remove_model(cache.path(), "o/n").unwrap_err();
-        assert!(matches!(error, HubError::InUse { .. }), "{error}");
-        assert_eq!(cached_models(cache.path()).unwrap().len(), 1);
-        drop(held);
-        let other = tempfile::tempdir().unwrap();
-        let moved = other.path().canonicalize().unwrap().join("moved");
-        fs::rename(repository.folder(), &moved).unwrap();
-        symlink(&moved, repository.folder()).unwrap();
-        let removed = remove_model(cache.path(), "o/n").unwrap();
-        assert_eq!((removed.bytes, removed.left), (0, Some(moved.clone())));
-        assert!(!repository.folder().exists() && moved.join("blobs/cccc").exists());
-        assert!(repository.lock("cccc").exists());
     }
 }

@@ -29,11 +29,13 @@ mod listing;
 mod lock;
 mod name;
 mod refusal;
+mod removal;
 mod retry;
 mod settings;
 
 pub use error::HubError;
 pub use fetch::{FetchProgress, Hub};
-pub use inventory::{CachedRevision, Removed, cached_models, remove_model};
+pub use inventory::{CachedRevision, cached_models};
 pub use name::HubName;
+pub use removal::{Removed, remove_model};
 pub use settings::{HubSettings, Token};

@@ -204,7 +204,7 @@ fn a_download_that_was_cut_is_listed_and_removed_with_all_that_has_come() {
     let listed = cached_models(bench.cache.path()).unwrap();
     let told: Vec<(bool, u64)> = listed.iter().map(|m| (m.is_complete, m.bytes)).collect();
     assert_eq!(told, [(false, 2 + 13 + 3), (false, 60)]);
-    let removed = remove_model(bench.cache.path(), "org/tiny").unwrap();
+    let removed = remove_model(bench.cache.path(), &"org/tiny".parse().unwrap()).unwrap();
     assert_eq!(removed.bytes, 2 + 13 + 3 + 60);
 }
 

@@ -211,13 +211,21 @@ fn models_are_pulled_listed_and_removed() {
         "{listed:?}"
     );
     assert!(listed[1].ends_with(&format!(" MiB  {path}")), "{listed:?}");
-    let refused = home.output(&["remove", "org/tiny@main"]);
-    assert_eq!(refused.status.code(), Some(1));
+    for unknown in ["org/tiny@dev", "org/tiny:Q8_0"] {
+        let refused = home.output(&["remove", unknown]);
+        assert_eq!(refused.status.code(), Some(1));
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(
+            said.contains(&format!("{unknown} is not in the cache ")),
+            "{said}"
+        );
+    }
     assert!(home.repository().exists());
-    let removed = home.output(&["remove", "org/tiny"]);
+    // The only revision is all that there is.
+    let removed = home.output(&["remove", "org/tiny@main"]);
     let said = stdout(&removed);
     assert!(
-        said.starts_with("removed org/tiny: ") && said.ends_with(" MiB freed\n"),
+        said.starts_with("removed org/tiny@main: ") && said.ends_with(" MiB freed\n"),
         "{said}"
     );
     assert!(!home.repository().exists());

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::Args;
 use engine_frontend::{for_terminal, init_logging, pull_model};
 use hub::{CachedRevision, HubName, HubSettings, cached_models, remove_model};
@@ -18,7 +17,7 @@ pub(crate) struct PullArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
-    /// Name on the Hub: org/name
+    /// Name on the Hub: org/name for all of it, org/name@revision, org/name:file.gguf, org/name:Q4_K_M
     #[arg(value_name = "NAME")]
     name: HubName,
 }
@@ -43,25 +42,16 @@ pub(crate) fn list() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes a repository from the cache.
+/// Removes a repository, a revision or a GGUF file from the cache.
 pub(crate) fn remove(args: &RemoveArgs) -> anyhow::Result<ExitCode> {
-    let HubName {
-        repository,
-        revision,
-        file,
-    } = &args.name;
-    if revision.is_some() || file.is_some() {
-        bail!(
-            "{repository} is removed as a whole, with all its revisions and files: give its name alone"
-        );
-    }
-    let removed = remove_model(&HubSettings::from_env()?.cache, repository)?;
+    let name = &args.name;
+    let removed = remove_model(&HubSettings::from_env()?.cache, name)?;
     let told = match &removed.left {
         Some(folder) => format!("the link alone; its files stay in {}", folder.display()),
         None => format!("{} freed", HumanBytes(removed.bytes)),
     };
     let told = for_terminal(&told);
-    writeln!(std::io::stdout(), "removed {repository}: {told}")?;
+    writeln!(std::io::stdout(), "removed {name}: {told}")?;
     Ok(ExitCode::SUCCESS)
 }
 
