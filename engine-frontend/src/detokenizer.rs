@@ -59,6 +59,8 @@ pub struct ThinkingSplit {
     separator_token_ids: Arc<[u32]>,
     /// How many tokens of the separator have come; all of them where none is to come.
     num_separating: usize,
+    /// True if the model itself writes the separator, before answers without thinking too.
+    has_header: bool,
     /// False once the output has begun in another way than by opening thinking.
     may_open: bool,
     /// Tokens that may belong to what opens or closes thinking.
@@ -95,9 +97,20 @@ impl ThinkingSplit {
             ended,
             separator_token_ids,
             num_separating,
+            has_header: false,
             may_open: ended != Some(true),
             held: Vec::new(),
             settled: Vec::new(),
+        }
+    }
+
+    /// The split where the separator is a header that the model itself writes, before answers without thinking too.
+    #[must_use]
+    pub fn with_header(self) -> Self {
+        Self {
+            has_header: true,
+            num_separating: 0,
+            ..self
         }
     }
 
@@ -130,6 +143,12 @@ impl ThinkingSplit {
             self.may_open = false;
             if self.ended.is_none() {
                 self.ended = Some(true);
+                if self.has_header {
+                    for token_id in std::mem::take(&mut self.held) {
+                        self.answer_token(token_id);
+                    }
+                    return;
+                }
                 self.num_separating = self.separator_token_ids.len();
                 return self.settle(self.held.len(), Part::Content);
             }

@@ -25,8 +25,8 @@ use crate::random::random_u64;
 use crate::sampling_params::{MAX_BAD_WORDS, ModelLimits, verify, verify_lengths};
 use crate::stop_strings::StopStrings;
 use crate::structured_outputs::{
-    ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
-    WHITESPACE_PATTERN,
+    AnswerKind, ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs,
+    ThinkingMarkers, WHITESPACE_PATTERN,
 };
 
 /// A request that is ready to travel, and what stays behind of it.
@@ -152,7 +152,7 @@ impl InputProcessor {
         &self,
         markers: &ThinkingMarkers,
     ) -> Result<Option<Reasoning>, ValidationError> {
-        let ThinkingMarkers { start, end } = markers;
+        let ThinkingMarkers { start, end, answer } = markers;
         if start == end {
             let message =
                 format!("thinking_markers: `start` and `end` must differ, got {start:?} for both");
@@ -162,7 +162,7 @@ impl InputProcessor {
         if reasoning.is_none() && *markers != ThinkingMarkers::default() {
             let message = format!(
                 "thinking_markers must be tokens of this model's vocabulary, or begin with a control token of it, \
-                 got {start:?} and {end:?}"
+                 got {start:?}, {end:?} and {answer:?}"
             );
             return Err(ValidationError::field("thinking_markers", start, message));
         }
@@ -323,8 +323,13 @@ impl InputProcessor {
             true => params.max_tokens = Some(1),
             false => self.complete_for_prompt(&mut params, prompt_len)?,
         }
-        let constrained_from_the_start = self.complete_thinking(&mut params, reasoning_ended)?;
-        let is_constrained = params.structured_outputs.is_some();
+        let answer = match &params.structured_outputs {
+            None => AnswerKind::Free,
+            Some(_) if request.constraint_has_header => AnswerKind::WithHeader,
+            Some(_) => AnswerKind::Constrained,
+        };
+        let constrained_from_the_start =
+            self.complete_thinking(&mut params, reasoning_ended, answer)?;
         let thinking = self
             .reasoning
             .as_ref()
@@ -351,7 +356,7 @@ impl InputProcessor {
             // A constraint that holds inside thinking leaves nothing to tell apart.
             thinking: thinking
                 .filter(|_| !constrained_from_the_start)
-                .map(|reasoning| reasoning.split(reasoning_ended, is_constrained)),
+                .map(|reasoning| reasoning.split(reasoning_ended, answer)),
             stop_strings,
         })
     }
@@ -537,8 +542,14 @@ impl InputProcessor {
         &self,
         params: &mut SamplingParams,
         reasoning_ended: Option<bool>,
+        answer: AnswerKind,
     ) -> Result<bool, ValidationError> {
-        let thinking_tokens = self.reasoning.as_ref().map(Reasoning::thinking_tokens);
+        let mut thinking_tokens = self.reasoning.as_ref().map(Reasoning::thinking_tokens);
+        if let Some(tokens) = &mut thinking_tokens
+            && answer == AnswerKind::WithHeader
+        {
+            tokens.separator_token_ids.clear();
+        }
         if let Some(budget) = params.thinking_token_budget {
             if thinking_tokens.is_none() {
                 let message = "thinking_token_budget needs a model whose tokenizer has tokens around thinking, \

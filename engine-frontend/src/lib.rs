@@ -102,8 +102,8 @@ pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine, start_supervised_engine};
 pub use stop_strings::StopStrings;
 pub use structured_outputs::{
-    BackendOptions, ConstraintKeywords, FORMATS, KeywordEffect, KeywordPlace, Reasoning,
-    ReasoningParser, SchemaWarning, StructuredOutputsArgs, TextFit, ThinkingMarkers,
+    AnswerKind, BackendOptions, ConstraintKeywords, FORMATS, KeywordEffect, KeywordPlace,
+    Reasoning, ReasoningParser, SchemaWarning, StructuredOutputsArgs, TextFit, ThinkingMarkers,
     schema_warnings, shortest_text, visit_keywords, visit_lark_schemas, visit_tag_schemas,
 };
 pub use supervisor::{CoreEvent, CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};

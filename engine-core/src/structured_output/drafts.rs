@@ -124,9 +124,7 @@ impl StructuredOutputRequest {
                 break;
             }
         }
-        self.grammar
-            .rollback(self.num_answer_tokens - num_answer_tokens)?;
-        self.num_answer_tokens = num_answer_tokens;
+        self.set_num_answer_tokens(num_answer_tokens)?;
         (self.reasoning, self.has_overshot, self.is_closing_string) = before;
         (
             self.was_led_to_end,

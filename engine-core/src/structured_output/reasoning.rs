@@ -9,8 +9,9 @@ use crate::sample::SequenceMatcher;
 /// What the next token belongs to.
 #[derive(Debug, Clone)]
 pub(super) enum Phase {
-    /// It may open thinking; else it is the first one of the answer.
-    Undecided,
+    /// It may open thinking, or go on to; else it is one of the answer. So many tokens have come, which are both the
+    /// first of those that open thinking and the first of the answer.
+    Undecided(usize),
     /// The tokens that open thinking, this many of them taken.
     Opening(usize),
     /// Thinking, followed up to the tokens that close it.
@@ -40,7 +41,7 @@ impl Reasoning {
             _ if constrained_at_once => Phase::Answer,
             (Some(true), _) | (_, None) => Phase::Answer,
             (Some(false), Some(end)) => Phase::Thinking(end),
-            (None, Some(_)) => Phase::Undecided,
+            (None, Some(_)) => Phase::Undecided(0),
         };
         Self { phase, params }
     }
@@ -78,7 +79,7 @@ impl Reasoning {
     /// Most tokens that have to come before the answer can begin.
     pub(super) fn num_tokens_to_answer(&self) -> u32 {
         match self.phase {
-            Phase::Undecided | Phase::Answer => 0,
+            Phase::Undecided(_) | Phase::Answer => 0,
             Phase::Opening(taken) => self.num_start_and_end_tokens() - taken as u32,
             Phase::Thinking(_) => self.num_end_tokens(),
             Phase::Separating(taken) => (self.separator_token_ids().len() - taken) as u32,

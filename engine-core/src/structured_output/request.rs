@@ -204,9 +204,10 @@ impl StructuredOutputRequest {
         }
         match &self.reasoning.phase {
             Phase::Answer => self.answer_mask(tokens_left).map(TokenMask::of),
-            Phase::Undecided => {
+            Phase::Undecided(taken) => {
+                let taken = *taken;
                 let mask = self.answer_mask(tokens_left)?;
-                Ok(match self.reasoning.start_token_ids().first() {
+                Ok(match self.reasoning.start_token_ids().get(taken) {
                     Some(&start) if self.has_time_to_think(tokens_left) => {
                         TokenMask::and_also(&mask, start)
                     }
@@ -296,12 +297,16 @@ impl StructuredOutputRequest {
     /// Whether the next token is the answer's first, be it one that would open thinking: the prompt left
     /// that open, and there is no time for it.
     pub(crate) fn answers_for_want_of_time(&self, tokens_left: u32) -> bool {
-        matches!(self.reasoning.phase, Phase::Undecided) && !self.has_time_to_think(tokens_left)
+        matches!(self.reasoning.phase, Phase::Undecided(_)) && !self.has_time_to_think(tokens_left)
     }
 
     /// Whether thinking that is opened now could be closed in time.
     fn has_time_to_think(&self, tokens_left: u32) -> bool {
-        let thinking = self.reasoning.num_start_and_end_tokens();
+        let taken = match self.reasoning.phase {
+            Phase::Undecided(taken) => taken as u32,
+            _ => 0,
+        };
+        let thinking = self.reasoning.num_start_and_end_tokens() - taken;
         let needed = self.min_tokens.after(thinking).number();
         !self.complete_within_max_tokens || needed <= tokens_left
     }
@@ -317,14 +322,20 @@ impl StructuredOutputRequest {
     ) -> Result<Accepted, MatcherError> {
         match &mut self.reasoning.phase {
             Phase::Answer => self.accept_answer_token(token_id, tokens_left),
-            Phase::Undecided => {
-                if self.opens_thinking(token_id, tokens_left)? {
-                    self.reasoning.open(1);
+            Phase::Undecided(taken) => {
+                let taken = *taken;
+                if self.opens_thinking(taken, token_id, tokens_left)? {
+                    self.set_num_answer_tokens(0)?;
+                    self.reasoning.open(taken + 1);
                     return Ok(Accepted::Yes);
                 }
+                let may_open = self.may_open_thinking(taken, token_id, tokens_left);
                 let accepted = self.accept_answer_token(token_id, tokens_left)?;
                 if accepted == Accepted::Yes {
-                    self.reasoning.phase = Phase::Answer;
+                    self.reasoning.phase = match may_open {
+                        true => Phase::Undecided(taken + 1),
+                        false => Phase::Answer,
+                    };
                 }
                 Ok(accepted)
             }
@@ -356,16 +367,44 @@ impl StructuredOutputRequest {
         }
     }
 
-    /// Whether the output's first token opens thinking. One that is a mere part of what opens it
-    /// belongs to the answer where the grammar allows it.
-    fn opens_thinking(&self, token_id: u32, tokens_left: u32) -> Result<bool, MatcherError> {
-        let start = self.reasoning.start_token_ids();
-        if start.first() != Some(&token_id)
-            || !self.has_time_to_think(tokens_left.saturating_add(1))
-        {
-            return Ok(false);
+    /// Whether the output's next token, after `taken` of those that open thinking, may be the next of them.
+    fn may_open_thinking(&self, taken: usize, token_id: u32, tokens_left: u32) -> bool {
+        self.reasoning.start_token_ids().get(taken) == Some(&token_id)
+            && self.has_time_to_think(tokens_left.saturating_add(1))
+    }
+
+    /// Whether that token opens thinking: it is the last of those that do, or the answer can't go on with it. Until
+    /// then it may be either.
+    fn opens_thinking(
+        &self,
+        taken: usize,
+        token_id: u32,
+        tokens_left: u32,
+    ) -> Result<bool, MatcherError> {
+        Ok(self.may_open_thinking(taken, token_id, tokens_left)
+            && (taken + 1 == self.reasoning.start_token_ids().len()
+                || self.grammar.validate_tokens(&[token_id])? == 0))
+    }
+
+    /// Brings the grammar back, or forth by tokens that may open thinking, to where it has so many tokens.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub(super) fn set_num_answer_tokens(&mut self, number: usize) -> Result<(), MatcherError> {
+        match self.num_answer_tokens.checked_sub(number) {
+            Some(more) => self.grammar.rollback(more)?,
+            None => {
+                let start = self.reasoning.start_token_ids();
+                for &token_id in start
+                    .get(self.num_answer_tokens..number)
+                    .unwrap_or_default()
+                {
+                    self.grammar.accept_token(token_id)?;
+                }
+            }
         }
-        Ok(start.len() == 1 || self.grammar.validate_tokens(&[token_id])? == 0)
+        self.num_answer_tokens = number;
+        Ok(())
     }
 
     fn accept_answer_token(
@@ -463,7 +502,7 @@ impl StructuredOutputRequest {
                 !self.is_terminated()
                     && (self.grammar.is_completed() || self.grammar.has_forced_byte()?)
             }
-            Phase::Undecided => false,
+            Phase::Undecided(_) => false,
             Phase::Opening(_) | Phase::Thinking(_) | Phase::Separating(_) => true,
         };
         if !may_be_forced {

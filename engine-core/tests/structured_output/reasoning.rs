@@ -1,6 +1,6 @@
 //! Thinking before a constrained answer.
 
-use protocol::{EngineCoreRequest, FinishReason, RequestErrorCode, SamplingParams};
+use protocol::{EngineCoreRequest, FinishReason, RequestErrorCode, SamplingParams, ThinkingTokens};
 
 use crate::engine::{Answer, Engine, Setup};
 use crate::{regex, seeded};
@@ -140,6 +140,64 @@ fn an_output_may_open_thinking_by_its_first_token() {
         assert!(is_number(&text), "{id}: {text}");
     }
     assert!((1..40).contains(&num_thinking), "{num_thinking}");
+}
+
+/// What opens thinking may begin as the answer does: which of the two it is shows where they part.
+#[test]
+fn an_answer_may_begin_as_thinking_does() {
+    let setup = |num_speculative_tokens| Setup {
+        num_speculative_tokens,
+        ..Setup::default()
+    };
+    let engines = [0, 4].map(|number| Engine::new(&setup(number)));
+    let answers = engines.map(|mut engine| {
+        let token = |text: &str| engine.tokenizer.encode(text, false).unwrap()[0];
+        let start = [token("{"), token("?"), token("!")];
+        let requests: Vec<_> = (0..60)
+            .map(|seed| {
+                let mut params = seeded(seed, 40);
+                // So that all kinds come.
+                params.logit_bias = vec![(start[1], 6.0), (start[2], 6.0)].into();
+                params.temperature = 3.0;
+                let constraint = regex(r"\{(\?[0-9]+|[0-9]*)\}");
+                let mut request =
+                    engine.request(&seed.to_string(), "12 + 30 = ?", constraint, params);
+                request.sampling_params.thinking_tokens = Some(ThinkingTokens {
+                    start_token_ids: start.to_vec(),
+                    ..engine.thinking_tokens()
+                });
+                request.reasoning_ended = None;
+                request
+            })
+            .collect();
+        let answers = engine.run(&requests);
+        let mut kinds = [0; 3];
+        for (id, answer) in &answers {
+            let is_thinking = answer.token_ids.starts_with(&start);
+            let text = match is_thinking {
+                true => split(&engine, answer).1.unwrap(),
+                false => engine.text(answer),
+            };
+            let inner = text
+                .strip_prefix('{')
+                .and_then(|text| text.strip_suffix('}'));
+            let number = inner.unwrap_or_else(|| panic!("{id}: {text:?}"));
+            let digits = number.strip_prefix('?').unwrap_or(number);
+            assert!(digits.bytes().all(|b| b.is_ascii_digit()), "{id}: {text:?}");
+            assert_eq!(answer.complete, Some(true), "{id}");
+            kinds[match (is_thinking, digits == number) {
+                (true, _) => 0,
+                (false, true) => 1,
+                (false, false) => 2,
+            }] += 1;
+        }
+        assert!(kinds.iter().all(|kind| *kind > 0), "{kinds:?}");
+        answers
+            .into_iter()
+            .map(|(id, answer)| (id, answer.token_ids))
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(answers[0], answers[1]);
 }
 
 #[test]

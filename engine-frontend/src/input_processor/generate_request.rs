@@ -137,6 +137,9 @@ pub struct GenerateRequest {
     pub trace_headers: Shared<[(String, String)]>,
     /// Whether the model's thinking is told apart from its answer, where the model thinks.
     pub separate_reasoning: bool,
+    /// True if the constraint has what the model's format writes before an answer and before calls, so that nothing
+    /// else comes between thinking and these.
+    pub constraint_has_header: bool,
     /// What the caller calls the field that has the constraint, for errors.
     pub constraint_field: Option<String>,
     /// What the constraint was put together from. Where the whole is refused, the part at fault is
@@ -319,6 +322,7 @@ impl GenerateRequest {
             owner: 0,
             trace_headers: Shared::default(),
             separate_reasoning: false,
+            constraint_has_header: false,
             constraint_field: None,
             constraint_parts: Vec::new(),
             whitespace_field: None,

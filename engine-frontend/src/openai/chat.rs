@@ -247,6 +247,7 @@ impl ChatCompletionRequest {
             if let Some(settings) = &self.common.constraint_settings {
                 settings.apply(tools.constraint.params.make_mut());
             }
+            request.constraint_has_header = tools.has_header;
             request.constrain(tools.constraint);
             // Calls may begin with a control token, the only ones that the constraint has.
             request.sampling_params.skip_special_tokens = false;

@@ -121,6 +121,8 @@ pub(super) struct ToolConstraint {
     pub(super) constraint: RequestConstraint,
     /// Where its calls begin.
     pub(super) openings: Openings,
+    /// True if it has what stands before the text of an answer without calls.
+    pub(super) has_header: bool,
 }
 
 /// The constraint that `choice` puts on an answer. `format` is the model's own for calls, where it is
@@ -202,6 +204,7 @@ pub(super) fn constraint(
         _ => "tools".to_owned(),
     };
     Ok(Some(ToolConstraint {
+        has_header: !format.text.is_empty(),
         openings,
         constraint: RequestConstraint {
             params: params.into(),

@@ -19,7 +19,7 @@ pub use backend::BackendOptions;
 pub(crate) use check::{ConstraintChecker, WHITESPACE_PATTERN, said_of, without_hint};
 pub(crate) use check_thread::CheckThread;
 pub use nested_schemas::{visit_lark_schemas, visit_tag_schemas};
-pub use reasoning::{Reasoning, ThinkingMarkers};
+pub use reasoning::{AnswerKind, Reasoning, ThinkingMarkers};
 pub use report::{ConstraintKeywords, TextFit, shortest_text};
 pub(crate) use report::{ConstraintReport, ReportError, report};
 pub use schema_keywords::{

@@ -18,6 +18,10 @@ pub struct ThinkingMarkers {
     pub start: String,
     /// Closes it.
     pub end: String,
+    /// Stands before an answer, of models that write each part of their output into a channel of its own; empty of
+    /// others.
+    #[serde(default)]
+    pub answer: String,
 }
 
 /// How models think, by vLLM's names of reasoning parsers.
@@ -27,6 +31,8 @@ struct ReasoningFormat {
     names: Vec<String>,
     start: String,
     end: String,
+    #[serde(default)]
+    answer: String,
 }
 
 /// The formats in the order in which a vocabulary is compared with them. The names and texts are those of
@@ -56,6 +62,7 @@ impl ReasoningFormat {
         ThinkingMarkers {
             start: self.start.clone(),
             end: self.end.clone(),
+            answer: self.answer.clone(),
         }
     }
 }
@@ -65,8 +72,20 @@ impl Default for ThinkingMarkers {
         Self {
             start: "<think>".to_owned(),
             end: "</think>".to_owned(),
+            answer: String::new(),
         }
     }
+}
+
+/// What is known of an answer ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerKind {
+    /// Nothing.
+    Free,
+    /// The text under a constraint.
+    Constrained,
+    /// The constraint's text, which has the headers of the model's format itself.
+    WithHeader,
 }
 
 /// How one model thinks.
@@ -75,7 +94,8 @@ pub struct Reasoning {
     markers: ThinkingMarkers,
     start_token_ids: Arc<[u32]>,
     end_token_ids: Arc<[u32]>,
-    /// What the model's chat template writes between thinking and an answer.
+    /// What stands between thinking and an answer: what the model's chat template writes there, or the header of an
+    /// answer's channel.
     separator_token_ids: Arc<[u32]>,
 }
 
@@ -89,10 +109,13 @@ impl Reasoning {
     /// The reasoning of a model; `None` where its vocabulary doesn't have the markers' tokens.
     pub fn new(tokenizer: &Tokenizer, markers: &ThinkingMarkers) -> Option<Self> {
         let end_token_ids = marker_token_ids(tokenizer, &markers.end)?;
-        let separator = separator(tokenizer, &markers.end, &end_token_ids);
+        let separator_token_ids = match markers.answer.as_str() {
+            "" => separator(tokenizer, &markers.end, &end_token_ids).unwrap_or_default(),
+            header => marker_token_ids(tokenizer, header)?,
+        };
         Some(Self {
             start_token_ids: marker_token_ids(tokenizer, &markers.start)?,
-            separator_token_ids: separator.unwrap_or_default(),
+            separator_token_ids,
             end_token_ids,
             markers: markers.clone(),
         })
@@ -108,19 +131,30 @@ impl Reasoning {
     }
 
     /// How an output's thinking is told apart, where the prompt leaves it like this. Only a constrained
-    /// answer is sure to come after a separator: a free one begins behind the marker, as in vLLM.
-    pub fn split(&self, ended: Option<bool>, is_constrained: bool) -> ThinkingSplit {
-        let separator_token_ids = match is_constrained {
+    /// answer is sure to come after a separator: a free one begins behind the marker, as in vLLM. A header comes
+    /// before free answers too, and without thinking; not where the constraint has what is around answers.
+    pub fn split(&self, ended: Option<bool>, answer: AnswerKind) -> ThinkingSplit {
+        let has_header = !self.markers.answer.is_empty();
+        let is_separated = match answer {
+            AnswerKind::Free => has_header,
+            AnswerKind::Constrained => true,
+            AnswerKind::WithHeader => false,
+        };
+        let separator_token_ids = match is_separated {
             true => Arc::clone(&self.separator_token_ids),
             false => Arc::default(),
         };
         let (start, end) = (&self.start_token_ids, &self.end_token_ids);
-        ThinkingSplit::new(
+        let split = ThinkingSplit::new(
             Arc::clone(start),
             Arc::clone(end),
             ended,
             separator_token_ids,
-        )
+        );
+        match has_header {
+            true => split.with_header(),
+            false => split,
+        }
     }
 
     /// Whether thinking has ended in a prompt that went through no template: it has, unless the
@@ -230,9 +264,12 @@ fn after_common_start<'a>(text: &'a str, other: &str, margin: usize) -> &'a str 
 
 #[cfg(test)]
 mod tests {
+    use protocol::{EngineCoreRequest, SamplingParams};
     use serde_json::json;
 
     use super::*;
+    use crate::detokenizer::IncrementalDetokenizer;
+    use crate::stop_strings::StopStrings;
     use crate::test_support::{
         IM_END, THINK_END, THINK_START, tokenizer, tokenizer_with, tokenizer_with_template,
     };
@@ -252,7 +289,7 @@ mod tests {
 
     #[test]
     fn every_parser_has_two_markers() {
-        assert_eq!(FORMATS.len(), 5);
+        assert_eq!(FORMATS.len(), 6);
         for name in ThinkingMarkers::parser_names() {
             let markers = ThinkingMarkers::of_parser(name).unwrap();
             assert_ne!(markers.start, markers.end, "{name}");
@@ -268,7 +305,7 @@ mod tests {
     fn a_marker_may_be_several_tokens() {
         let markers = ThinkingMarkers {
             start: "<|im_end|>hm".to_owned(),
-            end: "</think>".to_owned(),
+            ..ThinkingMarkers::default()
         };
         let reasoning = Reasoning::new(&tokenizer(), &markers).unwrap();
         let start = &reasoning.start_token_ids;
@@ -316,14 +353,72 @@ mod tests {
         let mut reasoning = reasoning();
         reasoning.separator_token_ids = [10, 10].into();
         assert_eq!(reasoning.thinking_tokens().separator_token_ids, [10, 10]);
-        let split = reasoning.split(Some(false), true);
+        let split = reasoning.split(Some(false), AnswerKind::Constrained);
         assert_eq!(
             (split.separator_token_ids(), split.num_separating()),
             (&[10, 10][..], 0)
         );
-        assert_eq!(reasoning.split(Some(true), true).num_separating(), 2);
-        let free = reasoning.split(Some(false), false);
+        let ended = reasoning.split(Some(true), AnswerKind::Constrained);
+        assert_eq!(ended.num_separating(), 2);
+        let free = reasoning.split(Some(false), AnswerKind::Free);
         assert!(free.separator_token_ids().is_empty());
+    }
+
+    /// Channels, as Harmony has them: `<|im_end|>` stands for its control tokens.
+    #[test]
+    fn a_header_stands_before_answers_of_every_kind() {
+        let markers = ThinkingMarkers {
+            start: "<|im_end|>t:".to_owned(),
+            end: "</think>".to_owned(),
+            answer: "<|im_end|>a:".to_owned(),
+        };
+        let reasoning = Reasoning::new(&tokenizer(), &markers).unwrap();
+        let [t, a, colon] = [b't', b'a', b':'].map(u32::from);
+        let header = [IM_END, a, colon];
+        assert_eq!(reasoning.thinking_tokens().separator_token_ids, header);
+        let thinking = [IM_END, t, colon, 104, THINK_END];
+        let text = |answer, ended, output: &[&[u32]]| {
+            let tokenizer = tokenizer();
+            let request = EngineCoreRequest {
+                sampling_params: SamplingParams {
+                    skip_special_tokens: false,
+                    ..SamplingParams::default()
+                },
+                ..EngineCoreRequest::default()
+            };
+            let stop = Arc::new(StopStrings::new(&request.sampling_params.stop));
+            let split = reasoning.split(ended, answer);
+            let mut detokenizer =
+                IncrementalDetokenizer::with_thinking(&tokenizer, &request, Some(split), stop);
+            let output = output.concat();
+            // Token by token, so that what is held back is told in time.
+            for token_id in output {
+                detokenizer.update(&[token_id], false);
+            }
+            let text = detokenizer.get_next_output_text(true, false);
+            let thought = detokenizer.get_next_reasoning_text(false);
+            (thought.unwrap_or_default(), text)
+        };
+        let both = |thought: &str, text: &str| (thought.to_owned(), text.to_owned());
+        for answer in [AnswerKind::Free, AnswerKind::Constrained] {
+            for ended in [None, Some(false)] {
+                let found = text(answer, ended, &[&thinking, &header, &[111, 107]]);
+                assert_eq!(found, both("h", "ok"), "{answer:?} {ended:?}");
+            }
+            for ended in [None, Some(true)] {
+                assert_eq!(text(answer, ended, &[&header, &[111, 107]]), both("", "ok"));
+                assert_eq!(text(answer, ended, &[&[111, 107]]), both("", "ok"));
+            }
+        }
+        let kept = text(AnswerKind::WithHeader, None, &[&thinking, &header, &[111]]);
+        assert_eq!(kept, both("h", "<|im_end|>a:o"));
+        let kept = text(AnswerKind::WithHeader, None, &[&header, &[111]]);
+        assert_eq!(kept, both("", "<|im_end|>a:o"));
+        let unknown = ThinkingMarkers {
+            answer: "Answer:".to_owned(),
+            ..markers
+        };
+        assert_eq!(Reasoning::new(&tokenizer(), &unknown), None);
     }
 
     #[test]
