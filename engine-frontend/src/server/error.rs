@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::api_keys::ApiKeysError;
 use super::memory::Share;
 use super::parse::no_memory;
+use crate::error::listen_problem;
 use crate::openai::{ErrorResponse, ServingError};
 use crate::startup::StartupError;
 
@@ -116,7 +117,7 @@ pub enum ServeError {
     #[error(transparent)]
     Startup(#[from] StartupError),
     /// The address is taken, or not ours.
-    #[error("can't listen at {address}: {error}")]
+    #[error("can't listen at {address}: {}", listen_problem(.error))]
     Bind {
         /// Where.
         address: String,
