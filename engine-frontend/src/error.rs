@@ -1,6 +1,7 @@
 //! What can go wrong between a request and its answer.
 
 use std::fmt;
+use std::io;
 
 use protocol::{RequestError, RequestErrorCode};
 
@@ -8,6 +9,19 @@ pub use crate::engine_core_client::EngineDeadError;
 
 /// Longest value that an error message repeats, in characters.
 const MAX_VALUE_CHARS: usize = 200;
+
+/// Why an address can't be listened at, and what would be right.
+pub(crate) fn listen_problem(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there already; end that one, or choose another port".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{error}; it must be an address of this machine")
+        }
+        _ => error.to_string(),
+    }
+}
 
 /// A request that is wrong in itself: HTTP 400.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

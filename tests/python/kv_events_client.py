@@ -104,7 +104,7 @@ class Subscriber:
         self.replay, self.topic, self.rank = replay, topic, rank
         self.sub = zmq.Context.instance().socket(zmq.SUB)
         self.sub.rcvtimeo = PATIENCE * 1000
-        self.sub.subscribe(b"kv@test")
+        self.sub.subscribe(topic[:7])
         self.sub.connect(events)
         self.index, self.heard, self.next = {}, [], 0
 
@@ -282,9 +282,29 @@ def subscribers_that_never_read(server, host, port):
     # One that reads is told of what is dropped by the numbers.
     sockets[0].settimeout(PATIENCE)
     received = b""
-    while len(received) < 1 << 16:
+    while len(received) < 1 << 14:
         received += sockets[0].recv(1 << 16)
     assert received[:10] == greeting[:10]
+
+
+def two_cores(url, events, replay):
+    """Each core has the next port, numbers of its own, and says which one it is."""
+    rng = random.Random(3)
+    subscribers = [
+        Subscriber(f"tcp://127.0.0.1:{events + rank}", f"tcp://127.0.0.1:{replay + rank}", b"", rank)
+        for rank in range(2)
+    ]
+    deadline = time.monotonic() + PATIENCE
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        while not all(subscriber.sub.poll(0) for subscriber in subscribers):
+            assert time.monotonic() < deadline, "a core publishes nothing"
+            prompts = [[rng.randrange(500) for _ in range(100)] for _ in range(8)]
+            list(pool.map(lambda prompt: Server(url).complete(prompt, 8), prompts))
+    for subscriber in subscribers:
+        for batch in replayed(subscriber.replay, 0):
+            subscriber.take(*batch)
+        assert subscriber.index
+    assert not set(subscribers[0].index) & set(subscribers[1].index)
 
 
 def main():
@@ -292,6 +312,8 @@ def main():
     server = Server(url)
     if test == "never-reads":
         return subscribers_that_never_read(server, "127.0.0.1", int(arguments[0]))
+    if test == "two-cores":
+        return two_cores(url, *map(int, arguments))
     subscriber = Subscriber(*arguments[:2])
     subscriber.wait_until_heard(server)
     if test == "index":

@@ -13,10 +13,13 @@ use super::event_log::EventLog;
 use super::payload::encode_batch;
 use super::sockets::{Service, Socket};
 use super::zmtp::SocketType;
+use crate::error::listen_problem;
 
 /// An address for events that can't be had.
 #[derive(Debug, thiserror::Error)]
-#[error("--kv-events-config: can't listen at {endpoint} ({field}, engine core {rank}): {error}")]
+#[error(
+    "--kv-events-config: can't listen at {endpoint} ({field}, engine core {rank}): {}", listen_problem(.error)
+)]
 pub struct KVEventsError {
     field: &'static str,
     endpoint: Endpoint,

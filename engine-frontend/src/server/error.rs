@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::api_keys::ApiKeysError;
+use crate::error::listen_problem;
 use crate::openai::{ErrorResponse, ServingError};
 use crate::startup::StartupError;
 
@@ -100,7 +101,7 @@ pub enum ServeError {
     #[error(transparent)]
     Startup(#[from] StartupError),
     /// The address is taken, or not ours.
-    #[error("can't listen at {address}: {error}")]
+    #[error("can't listen at {address}: {}", listen_problem(.error))]
     Bind {
         /// Where.
         address: String,

@@ -23,7 +23,7 @@ const CHAT: &str = "/v1/chat/completions";
 const TWO: [&str; 4] = ["--data-parallel-size", "2", "--threads", "2"];
 
 /// True if two cores have a processor each. Where tests must run they have.
-fn has_two_processors() -> bool {
+pub(super) fn has_two_processors() -> bool {
     let has_two = std::thread::available_parallelism().is_ok_and(|count| count.get() >= 2);
     let must_run = std::env::var("CI").as_deref() == Ok("true");
     assert!(

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use super::clients::run_at;
+use super::data_parallel::has_two_processors;
 use super::support::{Server, formwork};
 
 const PACKAGES: &str = "cbor2, msgspec, zmq";
@@ -48,11 +49,46 @@ fn a_core_that_dies_takes_its_cache_with_it() {
     run(&server, &["core-dies", &events, &replay, &core]);
 }
 
+/// The first of so many ports in a row that are free.
+fn free_ports(count: u16) -> u16 {
+    loop {
+        let first = TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let mut others =
+            (1..count).map(|i| TcpListener::bind(("0.0.0.0", port.checked_add(i)?)).ok());
+        if others.all(|other| other.is_some()) {
+            return port;
+        }
+    }
+}
+
+#[test]
+fn each_of_two_cores_has_a_port_of_its_own() {
+    if !has_two_processors() {
+        return;
+    }
+    let first = free_ports(4);
+    let config = format!(
+        r#"{{"enable_kv_cache_events": true, "endpoint": "tcp://*:{first}", "replay_endpoint": "tcp://*:{}"}}"#,
+        first + 2
+    );
+    let mut command = formwork();
+    command
+        .args(["serve", "--host", "127.0.0.1", "--port", "0"])
+        .args(["--data-parallel-size", "2", "--threads", "2"])
+        .args([
+            "--enable-prompt-tokens-details",
+            "--kv-events-config",
+            &config,
+        ]);
+    let server = Server::spawn(&mut command);
+    let (events, replay) = (first.to_string(), (first + 2).to_string());
+    run(&server, &["two-cores", &events, &replay]);
+}
+
 #[test]
 fn nobody_waits_for_a_subscriber() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_ports(1);
     let config =
         format!(r#"{{"enable_kv_cache_events": true, "endpoint": "tcp://*:{port}", "hwm": 4}}"#);
     let server = Server::start(&[
@@ -67,7 +103,8 @@ fn nobody_waits_for_a_subscriber() {
         .output()
         .unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
-    let expected = format!("can't listen at tcp://*:{port} (endpoint, engine core 0)");
+    let expected =
+        format!("can't listen at tcp://*:{port} (endpoint, engine core 0): another program");
     assert!(
         !output.status.success() && says.contains(&expected),
         "{says}"
