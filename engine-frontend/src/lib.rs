@@ -93,9 +93,9 @@ pub use output_processor::OutputProcessor;
 pub use outputs::{CompletionOutput, RequestOutput};
 pub use parallel_sampling::ParentRequest;
 pub use protocol::{
-    FinishReason, PoolingParams, PoolingTask, PoolingType, PropertyOrder, RequestOutputKind,
-    SamplingParams, Shared, StopReason, StructuredOutputsConstraint, StructuredOutputsParams,
-    TokenTrace, TracedToken, Whitespace,
+    FinishReason, PoolingParams, PoolingTask, PoolingType, PropertyOrder, RequestError,
+    RequestErrorCode, RequestOutputKind, SamplingParams, SchedulerStats, Shared, StopReason,
+    StructuredOutputsConstraint, StructuredOutputsParams, TokenTrace, TracedToken, Whitespace,
 };
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};

@@ -162,7 +162,7 @@ impl TokenGenerateRequest {
     }
 
     /// The engine's request, which takes the tokens. Without a limit of its own it may use the rest of the context.
-    pub(super) fn take_generate_request(
+    pub fn take_generate_request(
         &mut self,
         request_id: &str,
         defaults: &DefaultSamplingParams,
