@@ -15,15 +15,18 @@ pub(crate) struct CacheMemory {
     pub(crate) available: u64,
     /// What of it may be taken unasked.
     pub(crate) default_share: f64,
+    /// Cores that have as much each.
+    pub(crate) num_cores: u32,
 }
 
 impl CacheMemory {
     /// A core's share of the host's, where so many cores take as much each.
     pub(crate) fn of_host(num_cores: u32) -> Self {
+        let num_cores = num_cores.max(1);
         Self {
-            available: available_memory_bytes().unwrap_or(FALLBACK_BYTES)
-                / u64::from(num_cores.max(1)),
+            available: available_memory_bytes().unwrap_or(FALLBACK_BYTES) / u64::from(num_cores),
             default_share: DEFAULT_MEMORY_SHARE,
+            num_cores,
         }
     }
 
@@ -32,6 +35,7 @@ impl CacheMemory {
         Self {
             available,
             default_share: 1.0,
+            num_cores: 1,
         }
     }
 }
@@ -77,7 +81,7 @@ pub enum KvCacheSizeError {
     /// More than the machine has.
     #[error(
         "{setting} is too large: the KV cache would take {asked_mib} MiB ({num_blocks} blocks of {block_size} \
-         tokens), and {available_mib} MiB are free for this core; at most {most}"
+         tokens), and {available_mib} MiB are free for this core{}; at most {most}", of_cores(*.num_cores)
     )]
     TooLarge {
         /// The setting that asks for it.
@@ -90,6 +94,8 @@ pub enum KvCacheSizeError {
         asked_mib: u64,
         /// What is free, in MiB.
         available_mib: u64,
+        /// Cores that share out what is free.
+        num_cores: u32,
         /// What the setting may be at most.
         most: u64,
     },
@@ -113,6 +119,14 @@ pub enum KvCacheSizeError {
         /// The keys and values of so many.
         needed_bytes: u64,
     },
+}
+
+/// Says that a core has a share of the memory, where there are others.
+fn of_cores(num_cores: u32) -> String {
+    match num_cores {
+        1 => String::new(),
+        _ => format!(", one of {num_cores} (data_parallel_size) that share out the memory"),
+    }
 }
 
 /// Chooses the number of blocks: `num_blocks_override`, else what `kv_cache_memory_bytes` hold, else
@@ -173,6 +187,7 @@ pub(crate) fn size_kv_cache(
             block_size,
             asked_mib: num_blocks.saturating_mul(bytes_per_block) >> 20,
             available_mib: available >> 20,
+            num_cores: memory.num_cores,
             most,
         });
     };
@@ -210,6 +225,7 @@ mod tests {
         let memory = CacheMemory {
             available: memory,
             default_share: DEFAULT_MEMORY_SHARE,
+            num_cores: 1,
         };
         size_kv_cache(&config, asked_len, MODEL_LEN as usize, 4, 100, memory)
     }
@@ -338,5 +354,20 @@ mod tests {
         let told = refused(bytes);
         assert!(told.starts_with("kv_cache_memory_bytes is too large: "));
         assert!(told.ends_with("; at most 100000"), "{told}");
+        // Of several cores each has its share.
+        let memory = CacheMemory {
+            available: 228 * 1000,
+            default_share: DEFAULT_MEMORY_SHARE,
+            num_cores: 4,
+        };
+        let blocks = CacheConfig {
+            num_blocks_override: Some(u32::MAX),
+            ..CacheConfig::default()
+        };
+        let told = size_kv_cache(&blocks, None, 1000, 4, 100, memory).unwrap_err();
+        let told = told.to_string();
+        let says =
+            "for this core, one of 4 (data_parallel_size) that share out the memory; at most 1000";
+        assert!(told.ends_with(says), "{told}");
     }
 }
