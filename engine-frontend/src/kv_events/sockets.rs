@@ -301,7 +301,7 @@ async fn replay(mut stream: impl Stream, log: &EventLog) -> Result<(), ZmtpError
             _ => None,
         };
         let Some(start) = start else {
-            tracing::warn!(
+            tracing::debug!(
                 "KV events: a request for a replay must be an empty frame and a number of 8 bytes"
             );
             continue;
