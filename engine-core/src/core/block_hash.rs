@@ -289,7 +289,9 @@ mod tests {
         let widths = [0, 23, 24, 255, 256, 65_535, 65_536, u32::MAX];
         let three_hundred: Vec<u32> = (0..300).collect();
         let long_salt = "ä".repeat(64);
-        let cases: [(&str, &[u32], usize, Option<&str>, &[&str]); 5] = [
+        // Seed, tokens, block size, salt, and the hashes in hexadecimal digits.
+        type Case<'a> = (&'a str, &'a [u32], usize, Option<&'a str>, &'a [&'a str]);
+        let cases: [Case<'_>; 5] = [
             (
                 "0",
                 &widths,
