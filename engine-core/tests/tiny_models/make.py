@@ -51,6 +51,49 @@ CONFIGS = {
 }
 
 
+def randomize(model):
+    """Gives a model random weights that bfloat16 holds exactly."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn_like(parameter)
+            if parameter.ndim == 1:
+                parameter.add_(noise * 0.1)
+            elif "embed" in name or "lm_head" in name:
+                parameter.copy_(noise * 0.5)
+            else:
+                parameter.copy_(noise * 1.6 / parameter.shape[-1] ** 0.5)
+            parameter.copy_(parameter.bfloat16().float())
+
+
+def expected_of(model, vocab_size):
+    """What a model computes for a random prompt, and by how much the second token of a step is behind at least."""
+    with torch.no_grad():
+        # Long enough for windows, and for the long factors of the angles.
+        ids = torch.randint(1, vocab_size, (45,)).tolist()
+        row = model(torch.tensor([ids])).logits[0, -1]
+        sequence, margin = list(ids), 1e9
+        for _ in range(12):
+            logits = model(torch.tensor([sequence])).logits[0, -1]
+            top = torch.topk(logits, 2).values
+            margin = min(margin, float(top[0] - top[1]))
+            sequence.append(int(logits.argmax()))
+    last_logits = [round(float(x), 5) for x in row]
+    return {"ids": ids, "last_logits": last_logits, "greedy": sequence[len(ids):]}, margin
+
+
+def folder_of(name):
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+
+
+def save(model, folder, expected):
+    """Writes a checkpoint and what is expected of it."""
+    model.save_pretrained(folder)
+    os.remove(os.path.join(folder, "generation_config.json"))
+    with open(os.path.join(folder, "expected.json"), "w") as file:
+        json.dump(expected, file)
+        file.write("\n")
+
+
 def main():
     for name, config in CONFIGS.items():
         if sys.argv[1:] and name not in sys.argv[1:]:
@@ -59,33 +102,11 @@ def main():
         config.dtype = torch.float32
         model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
         model = model.float().eval()
-        with torch.no_grad():
-            for parameter_name, parameter in model.named_parameters():
-                noise = torch.randn_like(parameter)
-                if parameter.ndim == 1:
-                    parameter.add_(noise * 0.1)
-                elif "embed" in parameter_name or "lm_head" in parameter_name:
-                    parameter.copy_(noise * 0.5)
-                else:
-                    parameter.copy_(noise * 1.6 / parameter.shape[-1] ** 0.5)
-                parameter.copy_(parameter.bfloat16().float())
-            # Long enough for windows, and for the long factors of the angles.
-            ids = torch.randint(1, BASE["vocab_size"], (45,)).tolist()
-            row = model(torch.tensor([ids])).logits[0, -1]
-            sequence, margin = list(ids), 1e9
-            for _ in range(12):
-                logits = model(torch.tensor([sequence])).logits[0, -1]
-                top = torch.topk(logits, 2).values
-                margin = min(margin, float(top[0] - top[1]))
-                sequence.append(int(logits.argmax()))
-        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
-        model.bfloat16().save_pretrained(folder)
-        os.remove(os.path.join(folder, "generation_config.json"))
-        with open(os.path.join(folder, "expected.json"), "w") as file:
-            json.dump({"ids": ids, "last_logits": [round(float(x), 5) for x in row],
-                       "greedy": sequence[len(ids):]}, file)
-            file.write("\n")
+        randomize(model)
+        expected, margin = expected_of(model, BASE["vocab_size"])
+        save(model.bfloat16(), folder_of(name), expected)
         print(name, "smallest margin", margin)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -8,8 +8,6 @@ needs: torch 2.15, transformers 5.17, accelerate 1.15, bitsandbytes 0.50 or late
 The files are those of make.py. `last_logits` and `greedy` are of a model in float32 whose linear layers have the
 dequantized weights.
 """
-import json
-import os
 import sys
 import tempfile
 
@@ -17,6 +15,8 @@ import bitsandbytes
 import torch
 from bitsandbytes.functional import dequantize_4bit
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Qwen3Config
+
+from make import expected_of, folder_of, randomize, save
 
 CONFIG = Qwen3Config(
     vocab_size=96, hidden_size=64, intermediate_size=320, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
@@ -51,42 +51,21 @@ def main():
             continue
         torch.manual_seed(sum(map(ord, name)))
         plain = AutoModelForCausalLM.from_config(CONFIG, attn_implementation="eager").float().eval()
-        with torch.no_grad():
-            for parameter_name, parameter in plain.named_parameters():
-                noise = torch.randn_like(parameter)
-                if parameter.ndim == 1:
-                    parameter.add_(noise * 0.1)
-                elif "embed" in parameter_name or "lm_head" in parameter_name:
-                    parameter.copy_(noise * 0.5)
-                else:
-                    parameter.copy_(noise * 1.6 / parameter.shape[-1] ** 0.5)
-                parameter.copy_(parameter.bfloat16().float())
-        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+        randomize(plain)
         with tempfile.TemporaryDirectory() as unquantized:
             plain.bfloat16().save_pretrained(unquantized)
             quantized = AutoModelForCausalLM.from_pretrained(
                 unquantized, quantization_config=form, dtype=torch.bfloat16, device_map="cpu")
-        quantized.save_pretrained(folder)
-        os.remove(os.path.join(folder, "generation_config.json"))
         plain = plain.float()
+        layers = dict(quantized.named_modules())
         with torch.no_grad():
-            layers = dict(quantized.named_modules())
             for module_name, module in plain.named_modules():
                 if isinstance(module, torch.nn.Linear):
                     module.weight.copy_(dequantized(layers[module_name]))
-            ids = torch.randint(1, CONFIG.vocab_size, (45,)).tolist()
-            row = plain(torch.tensor([ids])).logits[0, -1]
-            sequence, margin = list(ids), 1e9
-            for _ in range(12):
-                logits = plain(torch.tensor([sequence])).logits[0, -1]
-                top = torch.topk(logits, 2).values
-                margin = min(margin, float(top[0] - top[1]))
-                sequence.append(int(logits.argmax()))
-        with open(os.path.join(folder, "expected.json"), "w") as file:
-            json.dump({"ids": ids, "last_logits": [round(float(x), 5) for x in row],
-                       "greedy": sequence[len(ids):]}, file)
-            file.write("\n")
+        expected, margin = expected_of(plain, CONFIG.vocab_size)
+        save(quantized, folder_of(name), expected)
         print(name, "smallest margin", margin)
 
 
-main()
+if __name__ == "__main__":
+    main()
