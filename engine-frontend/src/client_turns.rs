@@ -24,7 +24,7 @@ struct State {
     num_served: u64,
 }
 
-/// What a client has.
+/// The places that one client has taken, and its futures that wait for more.
 #[derive(Debug, Default)]
 struct Places {
     taken: usize,

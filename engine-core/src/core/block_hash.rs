@@ -104,7 +104,7 @@ impl BlockHasher {
         }
     }
 
-    /// The same with another function.
+    /// Replaces the hash function; the block size stays.
     pub fn with_function(self, function: BlockHashFunction) -> Self {
         Self { function, ..self }
     }

@@ -241,7 +241,7 @@ impl BlockPool {
             block.block_hash = None;
         }
         if let Some(queue) = &mut self.kv_event_queue {
-            // What came before makes no difference any more.
+            // Events from before the reset describe blocks that the cache no longer has.
             *queue = vec![KVCacheEvent::AllBlocksCleared];
         }
         true

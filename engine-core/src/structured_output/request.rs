@@ -367,14 +367,15 @@ impl StructuredOutputRequest {
         }
     }
 
-    /// Whether the output's next token, after `taken` of those that open thinking, may be the next of them.
+    /// Whether `token_id` is the next token of the marker that opens thinking, of which the output has `taken` tokens, and
+    /// enough tokens are left to think.
     fn may_open_thinking(&self, taken: usize, token_id: u32, tokens_left: u32) -> bool {
         self.reasoning.start_token_ids().get(taken) == Some(&token_id)
             && self.has_time_to_think(tokens_left.saturating_add(1))
     }
 
-    /// Whether that token opens thinking: it is the last of those that do, or the answer can't go on with it. Until
-    /// then it may be either.
+    /// Whether `token_id` decides that the output is thinking: it completes the marker that opens thinking, or the answer
+    /// can't go on with it. Before that the output may be either.
     fn opens_thinking(
         &self,
         taken: usize,

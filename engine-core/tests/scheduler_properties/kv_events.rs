@@ -9,7 +9,7 @@ use protocol::KVCacheEvent;
 /// A prefix: its salt and all of its tokens.
 type Prefix = (Option<String>, Vec<u32>);
 
-/// What somebody knows of the cache who has seen its events alone: prefixes by the names of their last blocks.
+/// An index of the cache that is rebuilt from its events alone: prefixes by the names of their last blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriber {
     index: BTreeMap<u64, Prefix>,

@@ -142,7 +142,8 @@ fn an_output_may_open_thinking_by_its_first_token() {
     assert!((1..40).contains(&num_thinking), "{num_thinking}");
 }
 
-/// What opens thinking may begin as the answer does: which of the two it is shows where they part.
+/// The marker that opens thinking and the answer may begin with the same tokens: the first token that differs decides
+/// which of the two it is.
 #[test]
 fn an_answer_may_begin_as_thinking_does() {
     let setup = |num_speculative_tokens| Setup {

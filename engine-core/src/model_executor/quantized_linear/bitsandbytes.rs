@@ -14,7 +14,7 @@ const STEPS: f32 = 127.0;
 /// Field of `quantization_config` in errors.
 const FIELD: &str = "bnb_4bit_quant_type";
 
-/// What the tensor `quant_state.bitsandbytes__...` says, as JSON.
+/// The fields of the JSON in the tensor `quant_state.bitsandbytes__...` that dequantizing needs.
 #[derive(Debug, Deserialize)]
 struct QuantState {
     /// Values that share a scale, along rows.
@@ -23,7 +23,7 @@ struct QuantState {
     shape: Vec<usize>,
     /// Scales that share one of their own; absent where scales are floats.
     nested_blocksize: Option<usize>,
-    /// What is added to each scale.
+    /// A number that dequantizing adds to each scale, where the scales are quantized too.
     nested_offset: Option<f32>,
 }
 

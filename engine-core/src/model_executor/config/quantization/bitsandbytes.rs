@@ -6,7 +6,7 @@ use super::super::fields::{Fields, config_error};
 use super::{LinearScheme, ModulePattern, PATH};
 use crate::model_executor::error::ModelError;
 
-/// What bitsandbytes says of a checkpoint.
+/// The `quantization_config` of a checkpoint that bitsandbytes quantized.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BitsAndBytesConfig {
     /// How quantized layers are stored: [`LinearScheme::LlmInt8`] or [`LinearScheme::FourBitFloat`].
