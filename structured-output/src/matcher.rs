@@ -13,7 +13,7 @@ use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
-use crate::lexical::OutOfFuel;
+use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef};
 use history::History;
 
@@ -461,11 +461,9 @@ impl GrammarMatcher {
         self.grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                let mut own = fuel.part(max_steps);
-                let granted = own.left();
-                let fewest = automaton.fewest_tokens_by(state, search, limit, &mut own);
-                fuel.burn(granted - own.left())?;
-                within_search(fewest, granted, max_steps)
+                within_search(fuel, max_steps, |part| {
+                    automaton.fewest_tokens_by(state, search, limit, part)
+                })
             })
     }
 
@@ -489,11 +487,9 @@ impl GrammarMatcher {
             .grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                let mut own = fuel.part(max_steps);
-                let granted = own.left();
-                let found = automaton.tokens_toward_fewest(state, search, num_tokens, &mut own);
-                fuel.burn(granted - own.left())?;
-                within_search(found, granted, max_steps)
+                within_search(fuel, max_steps, |part| {
+                    automaton.tokens_toward_fewest(state, search, num_tokens, part)
+                })
             })?;
         let Some((_, mut tokens)) = found.filter(|(fewest, _)| *fewest <= num_tokens) else {
             return Ok(None);
@@ -610,15 +606,16 @@ fn mask_of_ids(ids: Vec<u32>, vocab_size: usize) -> Mask {
     Mask::from_words(words, ids.len())
 }
 
-/// What a search found that may take `max_steps` and was granted so many of them. One that ends early has
-/// found nothing, unless it was granted too few: then it is asked again with more.
+/// What a search finds that may take `max_steps`. One that ends early has found nothing, unless there were
+/// fewer steps for it: then it is asked again with more.
 fn within_search<T>(
-    found: Result<Option<T>, OutOfFuel>,
-    granted: u64,
+    fuel: &mut Fuel,
     max_steps: u64,
+    search: impl FnOnce(&mut Fuel) -> Result<Option<T>, OutOfFuel>,
 ) -> Result<Option<T>, OutOfFuel> {
-    match found {
-        Err(error) if granted < max_steps => Err(error),
-        found => Ok(found.unwrap_or(None)),
+    let has_all = fuel.left() >= max_steps;
+    match fuel.within(max_steps, search)? {
+        None if !has_all => Err(OutOfFuel),
+        found => Ok(found.flatten()),
     }
 }

@@ -51,27 +51,25 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let steps = fuel.left() / 2;
-        let mut own = fuel.part(steps);
         self.grammars.memo.swap_steps();
-        let narrowed = self.walk_narrowed(trie, state, words, &mut own);
+        let narrowed = fuel.within(fuel.left() / 2, |part| {
+            self.walk_narrowed(trie, state, words, part)
+        });
         self.grammars.memo.swap_steps();
-        fuel.burn(steps - own.left())?;
-        match narrowed {
+        match narrowed? {
             // It was all that there is.
-            Ok(false) => return Ok(()),
-            Ok(true) => {}
+            Some(false) => return Ok(()),
+            Some(true) => {}
             // What was found holds.
-            Err(OutOfFuel) => drop(self.take_item_excess()),
+            None => drop(self.take_item_excess()),
         }
         fuel.burn(trie.tokens().len() as u64 / 8)?;
         let mut wanted = Wanted::with(trie, words, false);
-        let steps = fuel.left() / 2;
-        let mut own = fuel.part(steps);
         let mut found = Vec::new();
-        let loose = self.walk_loosely(trie, state, &wanted, &mut found, &mut own);
-        fuel.burn(steps - own.left())?;
-        if loose.is_ok() {
+        let loose = fuel.within(fuel.left() / 2, |part| {
+            self.walk_loosely(trie, state, &wanted, &mut found, part)
+        })?;
+        if loose.is_some() {
             let mut possible = vec![0_u32; words.len()];
             for tokens in found {
                 set_bits(&mut possible, trie.ids(tokens));

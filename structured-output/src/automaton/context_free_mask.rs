@@ -69,24 +69,20 @@ impl TokenAutomaton {
             self.add_item(item, &mut union, fuel)?;
         }
         let of_json = (has_json && !texts.is_empty()).then(|| union.words().to_vec());
-        let steps = fuel.left().min(steps_by_item);
-        let mut own = Fuel::new(steps);
-        let mut found = Ok(());
-        for &item in &texts {
-            found = self.add_item(item, &mut union, &mut own);
-            if found.is_err() {
-                break;
-            }
-        }
-        fuel.burn(steps - own.left())?;
+        let before = fuel.left();
+        let found = fuel.within(steps_by_item, |part| {
+            let mut items = texts.iter();
+            items.try_for_each(|&item| self.add_item(item, &mut union, part))
+        })?;
+        let taken = before - fuel.left();
         let grammar = self.grammars.parser.grammar_of(state);
         let num_halved = self.grammars.memo.num_halved.entry(grammar).or_default();
         match found {
-            Ok(()) if steps - own.left() < MIN_STEPS_BY_ITEM => {}
-            Ok(()) => *num_halved = num_halved.saturating_sub(1),
-            Err(OutOfFuel) => *num_halved = (*num_halved + 1).min(MAX_HALVED),
+            Some(()) if taken < MIN_STEPS_BY_ITEM => {}
+            Some(()) => *num_halved = num_halved.saturating_sub(1),
+            None => *num_halved = (*num_halved + 1).min(MAX_HALVED),
         }
-        if found.is_err() {
+        if found.is_none() {
             // If there are too many items, then for the walk, too.
             self.take_item_excess();
             let texts = match has_json {

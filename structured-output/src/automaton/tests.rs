@@ -111,3 +111,64 @@ fn what_a_rule_allows_is_known_wherever_it_is_called() {
         "{made:?}"
     );
 }
+
+/// Where steps have no end, only memory can be lacking, and whoever asked is told so: a matcher then goes on in other
+/// memory, which no number of steps would let it do. However little there is, and whatever part of the work it was.
+#[test]
+fn a_lack_of_memory_is_told_whatever_part_of_the_work_met_it() {
+    const STEPS: u64 = u64::MAX / 16;
+    let schemas = [
+        (
+            r#"{"type": "array", "uniqueItems": true, "minItems": 3}"#,
+            "[\"ab\",",
+        ),
+        (r#"{"type": "object", "minProperties": 3}"#, "{\"a"),
+        (
+            r#"{"properties": {"ab": {"type": "integer"}}, "required": ["ab"], "minProperties": 2}"#,
+            "{\"",
+        ),
+    ];
+    let grammars = [
+        (
+            "root ::= \"(\" root \")\" | [a-z]+ | \"[\" list\nlist ::= root (\",\" root)* \"]\"",
+            "[[ab",
+        ),
+        ("root ::= root root | \"a\" | \"ab\" | \"b\"", "aab"),
+    ];
+    let of_schemas = schemas.map(|(source, text)| (source, text, true));
+    let of_grammars = grammars.map(|(source, text)| (source, text, false));
+    let mut num_lacks = 0;
+    for (source, text, is_schema) in of_schemas.into_iter().chain(of_grammars) {
+        for may_leave_out in [false, true] {
+            let mut more = 0;
+            loop {
+                let compiler = compiler();
+                let grammar = match is_schema {
+                    true => compiler.compile_json_schema(source, &Default::default()),
+                    false => compiler.compile_ebnf(source, "root"),
+                };
+                let grammar = grammar.unwrap();
+                let mut automaton = grammar.engine().lock();
+                let mut fuel = Fuel::new(STEPS);
+                let mut state = grammar.root();
+                for byte in text.bytes() {
+                    let next = automaton.after_token(state, u32::from(byte), &mut fuel);
+                    state = next.unwrap().unwrap();
+                }
+                fuel.limit_bytes(automaton.state_bytes() + more);
+                let needed = automaton.tokens_to_end(state, &mut fuel);
+                let mask = needed.and_then(|needed| {
+                    automaton.next_tokens_within(state, needed + 2, may_leave_out, &mut fuel)
+                });
+                let mask = mask.and_then(|_| automaton.next_tokens(state, &mut fuel));
+                if mask.is_ok() {
+                    break;
+                }
+                assert!(fuel.lacks().is_some(), "{source}: {more} bytes");
+                num_lacks += 1;
+                more += 16 + more / 64;
+            }
+        }
+    }
+    assert!(num_lacks > 20, "{num_lacks}");
+}

@@ -39,13 +39,13 @@ struct Weighed {
     needs: HashMap<State, Need>,
     /// What other places need, as a walk meets them.
     known: HashMap<GrammarState, TokensLeft>,
-    /// Steps that may be taken for texts one by one.
-    steps_for_texts: u64,
+    /// Steps that may be taken for texts one by one; `None` where all have to be asked.
+    steps_for_texts: Option<u64>,
 }
 
 impl Weighed {
     /// Nothing yet, of tokens with so many words of bits.
-    fn new(num_words: usize, steps_for_texts: u64) -> Self {
+    fn new(num_words: usize, steps_for_texts: Option<u64>) -> Self {
         Self {
             words: vec![0; num_words],
             is_whole: true,
@@ -81,10 +81,7 @@ impl TokenAutomaton {
             need <= left
         };
         let may_leave_out = may_leave_out && self.writes_any_text;
-        let steps_for_texts = match may_leave_out {
-            true => fuel.left() / 4,
-            false => u64::MAX,
-        };
+        let steps_for_texts = may_leave_out.then(|| fuel.left() / 4);
         let mut weighed = Weighed::new(self.index.text_tokens().len(), steps_for_texts);
         if may_leave_out {
             // What is left is enough for the one text that is known.
@@ -107,7 +104,7 @@ impl TokenAutomaton {
         } else {
             let tokens = self.tokens_toward_end(state, num_tokens, fuel)?;
             let info = self.index.info();
-            let mut tokens = tokens.ok_or(OutOfFuel)?;
+            let mut tokens = tokens.unwrap_or_default();
             tokens.retain(|&token| !info.is_stop_token(token));
             if self.may_end(state, fuel)? {
                 tokens.extend_from_slice(self.index.info().stop_token_ids());
@@ -123,7 +120,7 @@ impl TokenAutomaton {
         state: GrammarState,
         fuel: &mut Fuel,
     ) -> Result<Arc<Mask>, OutOfFuel> {
-        let mut weighed = Weighed::new(self.index.text_tokens().len(), u64::MAX);
+        let mut weighed = Weighed::new(self.index.text_tokens().len(), None);
         self.weigh_tokens(state, &mut weighed, fuel, |_| true)?;
         Ok(self.interned(weighed.words))
     }
@@ -269,28 +266,22 @@ impl TokenAutomaton {
         weighed: &mut Weighed,
         fuel: &mut Fuel,
     ) -> Result<TokensLeft, OutOfFuel> {
-        let mut own = fuel.part(weighed.steps_for_texts);
-        if weighed.steps_for_texts < u64::MAX {
-            own.limit_to_eighths(3);
-        }
+        let Some(steps) = weighed.steps_for_texts else {
+            return self.ask_of_text(start, token, fuel);
+        };
+        let mut own = fuel.part(steps);
+        own.limit_to_eighths(3);
         let granted = own.left();
         let asked = self.ask_of_text(start, token, &mut own);
         let taken = granted - own.left();
         fuel.burn(taken)?;
-        match asked {
-            Ok(left) => {
-                if weighed.steps_for_texts < u64::MAX {
-                    weighed.steps_for_texts -= taken;
-                }
-                Ok(left)
-            }
-            Err(OutOfFuel) if weighed.steps_for_texts == u64::MAX => Err(OutOfFuel),
-            Err(OutOfFuel) => {
-                weighed.steps_for_texts = 0;
-                weighed.is_whole = false;
-                Ok(None)
-            }
-        }
+        // Neither more steps nor more memory for it than that: the token is left out.
+        weighed.is_whole &= asked.is_ok();
+        weighed.steps_for_texts = Some(match asked {
+            Ok(_) => steps - taken,
+            Err(OutOfFuel) => 0,
+        });
+        Ok(asked.unwrap_or(None))
     }
 
     fn ask_of_text(

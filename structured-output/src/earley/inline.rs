@@ -32,12 +32,9 @@ pub(super) fn inline(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel
     for _ in 0..MAX_ROUNDS {
         let steps = MAX_STEPS_EACH.saturating_mul(size(graph));
         let steps = steps.min(MAX_STEPS).min(fuel.left() / 2);
-        let mut own = Fuel::new(steps);
-        let smaller = inlined(graph, &mut own);
-        fuel.burn(steps - own.left())?;
-        match smaller {
-            Ok(Some(smaller)) => *graph = smaller,
-            Ok(None) | Err(OutOfFuel) => break,
+        match fuel.within(steps, |part| inlined(graph, part))? {
+            Some(Some(smaller)) => *graph = smaller,
+            Some(None) | None => break,
         }
     }
     Ok(())

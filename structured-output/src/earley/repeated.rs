@@ -265,11 +265,10 @@ pub(super) fn is_held(
     if expr == texts.star || expr == texts.plus {
         return Ok(true);
     }
-    let steps = fuel.left().min(MAX_STEPS);
-    let mut own = Fuel::new(steps);
-    let found = look_for_another(lexicon, expr, texts, &mut own);
-    fuel.burn(steps - own.left())?;
-    Ok(matches!(found, Ok(false)))
+    let another = fuel.within(MAX_STEPS, |part| {
+        look_for_another(lexicon, expr, texts, part)
+    })?;
+    Ok(another == Some(false))
 }
 
 /// Whether a language has a text that isn't one over another.
