@@ -131,6 +131,18 @@ impl Tokenizer {
             .map_err(|message| TokenizerError::Encode { message })
     }
 
+    /// What [`Self::encode`] with `add_special_tokens` makes of a text that has these tokens without. `None` where
+    /// that isn't known: the post-processor writes between a text's tokens.
+    pub fn with_special_tokens(&self, token_ids: &[u32]) -> Option<Vec<u32>> {
+        let any = "a";
+        let plain = self.encode(any, false).ok().filter(|ids| !ids.is_empty())?;
+        let whole = self.encode(any, true).ok()?;
+        let mut places = whole.windows(plain.len());
+        let start = places.position(|ids| ids == plain)?;
+        let (before, rest) = whole.split_at(start);
+        Some([before, token_ids, rest.get(plain.len()..)?].concat())
+    }
+
     /// The token ids of two texts as the file's post-processor puts them together, and the first place whose
     /// tokens have the type 1, where there is one: BERT's second text. Without a template for pairs the second
     /// text follows the first. `add_special_tokens` as in [`Self::encode`].

@@ -356,6 +356,9 @@ fn two_texts_of_a_word_piece_have_types() {
     let ids = |text: &str| tokenizer.encode(text, true).unwrap();
     // Nothing is cut, whatever the file says.
     assert_eq!(ids("A cats."), [1, 3, 4, 5, 6, 2]);
+    let plain = tokenizer.encode("A cats.", false).unwrap();
+    assert_eq!(tokenizer.with_special_tokens(&plain), Some(ids("A cats.")));
+    assert_eq!(tokenizer.with_special_tokens(&[]), Some(vec![1, 2]));
     let (pair, second) = tokenizer.encode_pair("cats", "a cat", true, None).unwrap();
     assert_eq!(pair, [1, 4, 5, 2, 3, 4, 2]);
     assert_eq!(second, Some(4));

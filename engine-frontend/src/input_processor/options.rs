@@ -49,7 +49,7 @@ impl InputProcessor {
             Some(known) => start.insert(known),
             None => {
                 let shared = text[..self.end_of_shared(&text, shared_text)].to_owned();
-                self.check_length(&shared, limit, cancel)?;
+                self.check_length(&[&shared], limit, cancel)?;
                 start.insert(PromptStart {
                     token_ids: self.encode(&shared, false, "prompt")?,
                     text: shared,
@@ -57,7 +57,7 @@ impl InputProcessor {
             }
         };
         let rest = &text[start.text.len()..];
-        self.check_length(rest, limit, cancel)?;
+        self.check_length(&[rest], limit, cancel)?;
         let mut token_ids = start.token_ids.clone();
         token_ids.extend(self.encode(rest, false, "prompt")?);
         let reasoning = self.reasoning.as_ref();
@@ -129,13 +129,8 @@ impl InputProcessor {
         let Some(start) = text.find(shared_text) else {
             return 0;
         };
-        let bytes = text.as_bytes();
-        let is_cut = |&end: &usize| {
-            let (before, after) = (bytes.get(end - 1), bytes.get(end));
-            (before.zip(after)).is_some_and(|(&b, &a)| self.tokenizer.encodes_apart(b, a))
-        };
-        let ends = start + 1..=start + shared_text.len();
-        ends.rev().find(is_cut).unwrap_or(0)
+        let mut ends = (start + 1..=start + shared_text.len()).rev();
+        ends.find(|&end| self.is_cut(text, end)).unwrap_or(0)
     }
 }
 

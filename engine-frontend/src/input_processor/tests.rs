@@ -356,6 +356,53 @@ fn long_texts_are_refused_before_they_are_tokenized() {
     assert_eq!(inputs.request.prompt_token_ids, ids("a a a a "));
 }
 
+/// Piece by piece, as a whole, with or without places where it is known to be written apart.
+#[test]
+fn long_texts_have_the_tokens_that_they_have_as_a_whole() {
+    let files = [("tokenizer.json", builtin_model::TOKENIZER_JSON)];
+    let tokenizer = Arc::new(Tokenizer::from_bytes(&files).unwrap());
+    let limits = ModelLimits {
+        max_model_len: 1 << 20,
+        vocab_size: tokenizer.vocab_size() as u32,
+        max_logprobs: 20,
+    };
+    let processor = InputProcessor::new(Arc::clone(&tokenizer), limits);
+    let words = [
+        "the",
+        "river",
+        "I'll",
+        "x2",
+        "\n\n",
+        "<|im_end|>",
+        "\u{e9}t\u{e9}",
+        "(a+b)",
+        " ",
+        "\u{4e2d}\u{6587}",
+        "2026",
+    ];
+    let mut state = 7_u64;
+    let mut random = |most: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % most
+    };
+    let mut mixed = String::new();
+    while mixed.len() < 300_000 {
+        mixed.push_str(words[random(words.len() as u64) as usize]);
+        mixed.push_str(["", " ", ", "][random(3) as usize]);
+    }
+    let without_ends = "\u{4e2d}".repeat(100_000);
+    for text in [mixed, without_ends] {
+        for special in [false, true] {
+            let prompt = Prompt::Text(text.clone());
+            let pieces = processor.tokenize(prompt, special, &CancelFlag::new());
+            let whole = tokenizer.encode(&text, special).unwrap();
+            assert!(pieces.unwrap().token_ids == whole, "{special}");
+        }
+    }
+}
+
 #[test]
 fn nobody_counts_on_for_a_request_that_is_gone() {
     let cancel = CancelFlag::new();

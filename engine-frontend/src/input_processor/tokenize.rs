@@ -14,7 +14,7 @@ pub(crate) const MAX_COUNTED_TOKENS: u32 = 128 << 10;
 const SHORT_TEXT: usize = MAX_COUNTED_TOKENS as usize;
 /// Bytes of text that are counted at once: 20 MiB of memory.
 const PIECE: usize = 64 << 10;
-/// Bytes at the end of a piece in which it is cut before white space, so that no word is counted as two.
+/// Bytes at the end of a piece in which it is cut where no word is counted as two.
 const CUT_WITHIN: usize = 1 << 10;
 /// Bytes of a text that are read at least, however short the context is.
 const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -75,9 +75,7 @@ impl InputProcessor {
             num_tokens: self.max_counted_tokens(),
             is_context: false,
         };
-        for text in [first, second] {
-            self.check_length(text, limit, cancel)?;
-        }
+        self.check_length(&[first, second], limit, cancel)?;
         let pair = (self.tokenizer).encode_pair(first, second, add_special_tokens, max_length);
         pair.map_err(|error| ValidationError::field("prompt", second, error.to_string()))
     }
@@ -114,7 +112,7 @@ impl InputProcessor {
             Prompt::Text(text) => (text, None),
             Prompt::Chat(chat) => (self.render(&chat, cancel)?, Some(chat)),
         };
-        self.check_length(&text, limit, cancel)?;
+        let known = self.check_length(&[&text], limit, cancel)?;
         let ended_in_chat = match &chat {
             None => None,
             Some(chat) => self.reasoning_ended_in_chat(chat, &text, cancel)?,
@@ -122,7 +120,14 @@ impl InputProcessor {
         let is_chat = chat.is_some();
         // Thousands of messages take as much memory as their tokens do on the way.
         drop(chat);
-        let token_ids = self.encode(&text, add_special_tokens, "prompt")?;
+        let known = match add_special_tokens {
+            true => known.and_then(|known| self.tokenizer.with_special_tokens(&known)),
+            false => known,
+        };
+        let token_ids = match known {
+            Some(token_ids) => token_ids,
+            None => self.encode(&text, add_special_tokens, "prompt")?,
+        };
         Ok(TokenizedPrompt {
             reasoning_ended: match is_chat {
                 true => ended_in_chat,
@@ -133,39 +138,84 @@ impl InputProcessor {
         })
     }
 
-    /// Counts the tokens of a long text piece by piece, and refuses it once there are more than an eighth too
-    /// many: cuts between pieces may add some. Memory is that of one piece.
+    /// Counts the tokens of texts that are tokenized together piece by piece, where they are long, and refuses them once
+    /// there are more than an eighth too many: cuts between pieces may add some. Memory is that of one piece. Returns
+    /// the tokens, without special ones, where it counted them and the tokenizer is known to write each piece apart.
     pub(super) fn check_length(
         &self,
-        text: &str,
+        texts: &[&str],
         limit: TextLimit,
         cancel: &CancelFlag,
-    ) -> Result<(), ValidationError> {
+    ) -> Result<Option<Vec<u32>>, ValidationError> {
         let num_tokens = limit.num_tokens as usize;
         let max_bytes = num_tokens
             .saturating_mul(MAX_TOKEN_BYTES)
             .max(MAX_TEXT_BYTES);
-        let mut rest = text;
-        let mut counted = 0;
-        while text.len() > SHORT_TEXT && !rest.is_empty() {
-            if cancel.is_cancelled() {
-                return Err(ValidationError::new("the request was cancelled"));
-            }
-            if text.len() - rest.len() >= max_bytes {
-                return Err(self.too_many_bytes(text.len(), max_bytes));
-            }
-            let (piece, behind) = first_piece(rest);
-            rest = behind;
-            counted += self.encode(piece, false, "prompt")?.len();
-            let at_least = counted - counted / 9;
-            if at_least > num_tokens {
-                return Err(match limit.is_context {
-                    true => self.too_long(at_least, "at least "),
-                    false => too_many_to_count(at_least, num_tokens),
-                });
+        let num_bytes: usize = texts.iter().map(|text| text.len()).sum();
+        if num_bytes <= SHORT_TEXT {
+            return Ok(None);
+        }
+        let (mut read, mut counted) = (0, 0);
+        let mut token_ids = Some(Vec::new());
+        for mut rest in texts.iter().copied() {
+            while !rest.is_empty() {
+                if cancel.is_cancelled() {
+                    return Err(ValidationError::new("the request was cancelled"));
+                }
+                if read >= max_bytes {
+                    return Err(self.too_many_bytes(num_bytes, max_bytes));
+                }
+                let (piece, behind) = self.first_piece(rest);
+                let piece_ids = self.encode(piece, false, "prompt")?;
+                read += piece.len();
+                counted += piece_ids.len();
+                match &mut token_ids {
+                    Some(token_ids) if behind.is_empty() || self.is_cut(rest, piece.len()) => {
+                        token_ids.extend(piece_ids);
+                    }
+                    _ => token_ids = None,
+                }
+                rest = behind;
+                let at_least = counted - counted / 9;
+                if at_least > num_tokens {
+                    return Err(match limit.is_context {
+                        true => self.too_long(at_least, "at least "),
+                        false => too_many_to_count(at_least, num_tokens),
+                    });
+                }
             }
         }
-        Ok(())
+        Ok(token_ids)
+    }
+
+    /// Whether the tokenizer is known to write both sides of a place in a text apart.
+    pub(super) fn is_cut(&self, text: &str, at: usize) -> bool {
+        let bytes = text.as_bytes();
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        let both = before.zip(bytes.get(at));
+        both.is_some_and(|(&before, &after)| self.tokenizer.encodes_apart(before, after))
+    }
+
+    /// A text's first [`PIECE`], cut near its end where the tokenizer is known to write both sides apart, else before white
+    /// space, and the rest.
+    fn first_piece<'t>(&self, text: &'t str) -> (&'t str, &'t str) {
+        if text.len() <= PIECE {
+            return (text, "");
+        }
+        let mut end = PIECE;
+        while !text.is_char_boundary(end) {
+            end += 1;
+        }
+        let mut near_end = (end - CUT_WITHIN..end).rev();
+        // White space of ASCII is no part of another character, so a cut before it is one between two.
+        let space = |at: &usize| {
+            text.as_bytes()
+                .get(*at)
+                .is_some_and(u8::is_ascii_whitespace)
+        };
+        let cut = near_end.clone().find(|&at| self.is_cut(text, at));
+        let end = cut.or_else(|| near_end.find(space)).unwrap_or(end);
+        text.split_at_checked(end).unwrap_or((text, ""))
     }
 
     fn too_many_bytes(&self, num_bytes: usize, max_bytes: usize) -> ValidationError {
@@ -310,22 +360,6 @@ fn final_message_end(rendered: &str, message: Option<&Value>) -> Result<usize, V
              as it is",
         )
     })
-}
-
-/// A text's first [`PIECE`], cut before white space where there is some near its end, and the rest.
-fn first_piece(text: &str) -> (&str, &str) {
-    if text.len() <= PIECE {
-        return (text, "");
-    }
-    let mut end = PIECE;
-    while !text.is_char_boundary(end) {
-        end += 1;
-    }
-    let near_end = text.as_bytes().get(end - CUT_WITHIN..end);
-    // White space of ASCII is no part of another character, so a cut before it is one between two.
-    let space = near_end.and_then(|bytes| bytes.iter().rposition(u8::is_ascii_whitespace));
-    let end = space.map_or(end, |at| end - CUT_WITHIN + at);
-    text.split_at_checked(end).unwrap_or((text, ""))
 }
 
 fn too_many_to_count(num_tokens: usize, max_tokens: usize) -> ValidationError {
