@@ -50,12 +50,16 @@ struct Arguments {
 }
 
 /// Two arenas for all threads: the allocator would give each its own, and keep there what grammars have freed,
-/// where no other thread finds it.
+/// where no other thread finds it. And tables from 256 KiB on are mapped by themselves: as a table that grows leaves
+/// its smaller self behind, those would fill the arenas with holes, half again of what a compilation may take.
 fn share_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes two numbers, and no other thread runs yet.
+    // SAFETY: each call takes two numbers, and no other thread runs yet.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 2);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10);
+        // Set with the other one, as that alone would have each free at an arena's end give pages back.
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 4 << 20);
     }
 }
 

@@ -16,10 +16,17 @@ const SHORT_TEXT: usize = MAX_COUNTED_TOKENS as usize;
 const PIECE: usize = 64 << 10;
 /// Bytes at the end of a piece in which it is cut where no word is counted as two.
 const CUT_WITHIN: usize = 1 << 10;
-/// Bytes of a text that are read at least, however short the context is.
-const MAX_TEXT_BYTES: usize = 1 << 20;
-/// Bytes of text per token of the limit beyond which a text isn't read: twice what long words take.
-const MAX_TOKEN_BYTES: usize = 16;
+/// Bytes of a text that are read at least, however short the context is, and bytes per token of the limit beyond which
+/// it isn't read: twice what long words take.
+const MAX_BYTES: MaxBytes = MaxBytes {
+    at_least: 1 << 20,
+    per_token: 16,
+};
+/// The same of a text that has to be tokenized as a whole. A megabyte of it takes up to 80 MiB, be it one word.
+const MAX_WHOLE_BYTES: MaxBytes = MaxBytes {
+    at_least: 768 << 10,
+    per_token: 6,
+};
 
 /// How long a text may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +35,18 @@ pub(crate) struct TextLimit {
     pub(crate) num_tokens: u32,
     /// True if this is the model's context.
     pub(crate) is_context: bool,
+}
+
+/// How many bytes a text may have.
+struct MaxBytes {
+    at_least: usize,
+    per_token: usize,
+}
+
+impl MaxBytes {
+    fn for_tokens(&self, num_tokens: usize) -> usize {
+        num_tokens.saturating_mul(self.per_token).max(self.at_least)
+    }
 }
 
 /// A prompt in all its forms.
@@ -148,9 +167,8 @@ impl InputProcessor {
         cancel: &CancelFlag,
     ) -> Result<Option<Vec<u32>>, ValidationError> {
         let num_tokens = limit.num_tokens as usize;
-        let max_bytes = num_tokens
-            .saturating_mul(MAX_TOKEN_BYTES)
-            .max(MAX_TEXT_BYTES);
+        let max_bytes = MAX_BYTES.for_tokens(num_tokens);
+        let max_whole_bytes = MAX_WHOLE_BYTES.for_tokens(num_tokens);
         let num_bytes: usize = texts.iter().map(|text| text.len()).sum();
         if num_bytes <= SHORT_TEXT {
             return Ok(None);
@@ -172,6 +190,9 @@ impl InputProcessor {
                 match &mut token_ids {
                     Some(token_ids) if behind.is_empty() || self.is_cut(rest, piece.len()) => {
                         token_ids.extend(piece_ids);
+                    }
+                    _ if num_bytes > max_whole_bytes => {
+                        return Err(self.too_many_bytes(num_bytes, max_whole_bytes));
                     }
                     _ => token_ids = None,
                 }
