@@ -378,9 +378,14 @@ impl AsyncLLM {
         &self.ready
     }
 
-    /// True if the model thinks between two tokens of its own.
+    /// True if the model's thinking is told apart.
     pub fn thinks(&self) -> bool {
         self.input_processor.thinks()
+    }
+
+    /// True if its thinking can be held to a budget.
+    pub(crate) fn takes_thinking_budget(&self) -> bool {
+        self.input_processor.takes_thinking_budget()
     }
 
     /// The model's tokenizer.

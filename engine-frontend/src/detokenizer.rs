@@ -6,6 +6,7 @@ use protocol::EngineCoreRequest;
 use tokenizer::{DecodeStream, Tokenizer};
 
 use crate::stop_strings::{StopSearch, StopStrings};
+use crate::thinking_split::{Part, ThinkingSplit};
 
 /// The text of one request's output, built token by token.
 ///
@@ -41,167 +42,6 @@ pub struct IncrementalDetokenizer {
 struct Decoder {
     tokenizer: Arc<Tokenizer>,
     stream: DecodeStream,
-}
-
-/// Tells a model's thinking from its answer, token by token. What opens and closes thinking may be several tokens
-/// each: the first of them are held until it is known whether the others follow.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThinkingSplit {
-    /// Open thinking. Where the output may begin with them, they are its first tokens.
-    start_token_ids: Arc<[u32]>,
-    /// Close thinking.
-    end_token_ids: Arc<[u32]>,
-    /// Whether thinking has ended; `None` where it may yet begin.
-    pub ended: Option<bool>,
-    /// Tokens that the engine puts between thinking and the answer, see
-    /// [`ThinkingTokens::separator_token_ids`](protocol::ThinkingTokens::separator_token_ids); those before
-    /// `num_separating` have come.
-    separator_token_ids: Arc<[u32]>,
-    /// How many tokens of the separator have come; all of them where none is to come.
-    num_separating: usize,
-    /// True if the model itself writes the separator, before answers without thinking too.
-    has_header: bool,
-    /// False once the output has begun in another way than by opening thinking.
-    may_open: bool,
-    /// Tokens that may belong to what opens or closes thinking.
-    held: Vec<u32>,
-    /// Tokens of which it is known since the last call what they belong to.
-    settled: Vec<(u32, Part)>,
-}
-
-/// What a token belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Reasoning,
-    /// One of the tokens around thinking.
-    Marker,
-    Content,
-}
-
-impl ThinkingSplit {
-    /// The split of an output. `ended` says whether thinking has ended before it, `None` that it may yet begin;
-    /// `separator_token_ids` come between thinking and the answer.
-    pub fn new(
-        start_token_ids: Arc<[u32]>,
-        end_token_ids: Arc<[u32]>,
-        ended: Option<bool>,
-        separator_token_ids: Arc<[u32]>,
-    ) -> Self {
-        let num_separating = match ended {
-            Some(true) => separator_token_ids.len(),
-            _ => 0,
-        };
-        Self {
-            start_token_ids,
-            end_token_ids,
-            ended,
-            separator_token_ids,
-            num_separating,
-            has_header: false,
-            may_open: ended != Some(true),
-            held: Vec::new(),
-            settled: Vec::new(),
-        }
-    }
-
-    /// The split where the separator is a header that the model itself writes, before answers without thinking too.
-    #[must_use]
-    pub fn with_header(self) -> Self {
-        Self {
-            has_header: true,
-            num_separating: 0,
-            ..self
-        }
-    }
-
-    /// The tokens that come between thinking and the answer.
-    pub fn separator_token_ids(&self) -> &[u32] {
-        &self.separator_token_ids
-    }
-
-    /// How many of them have come; all where none is to come.
-    pub fn num_separating(&self) -> usize {
-        self.num_separating
-    }
-
-    /// Takes the output's next token, and settles those of which it decides.
-    fn push(&mut self, token_id: u32) {
-        self.settled.clear();
-        if self.ended == Some(true) {
-            return self.answer_token(token_id);
-        }
-        self.held.push(token_id);
-        if self.may_open {
-            if self.start_token_ids.starts_with(&self.held) {
-                if self.held.len() == self.start_token_ids.len() {
-                    self.settle(self.held.len(), Part::Marker);
-                    self.ended = Some(false);
-                    self.may_open = false;
-                }
-                return;
-            }
-            self.may_open = false;
-            if self.ended.is_none() {
-                self.ended = Some(true);
-                if self.has_header {
-                    for token_id in std::mem::take(&mut self.held) {
-                        self.answer_token(token_id);
-                    }
-                    return;
-                }
-                self.num_separating = self.separator_token_ids.len();
-                return self.settle(self.held.len(), Part::Content);
-            }
-        }
-        // What can't be a part of the end any more is thinking.
-        let at = self.end_token_ids_begin();
-        self.settle(at, Part::Reasoning);
-        if !self.held.is_empty() && self.held.len() == self.end_token_ids.len() {
-            self.settle(self.held.len(), Part::Marker);
-            self.ended = Some(true);
-        }
-    }
-
-    /// Where the held tokens may go on to be the end of thinking, or are it.
-    fn end_token_ids_begin(&self) -> usize {
-        let is_begun = |at: &usize| {
-            self.held
-                .get(*at..)
-                .is_some_and(|rest| self.end_token_ids.starts_with(rest))
-        };
-        (0..self.held.len())
-            .find(is_begun)
-            .unwrap_or(self.held.len())
-    }
-
-    fn answer_token(&mut self, token_id: u32) {
-        let part = match self.separator_token_ids.get(self.num_separating) {
-            Some(separating) if *separating == token_id => {
-                self.num_separating += 1;
-                Part::Marker
-            }
-            _ => {
-                self.num_separating = self.separator_token_ids.len();
-                Part::Content
-            }
-        };
-        self.settled.push((token_id, part));
-    }
-
-    fn settle(&mut self, number: usize, part: Part) {
-        let tokens = self.held.drain(..number);
-        self.settled.extend(tokens.map(|token_id| (token_id, part)));
-    }
-
-    /// Settles what is held at the end of an output.
-    fn finish(&mut self) {
-        self.settled.clear();
-        let part = match self.ended {
-            Some(false) => Part::Reasoning,
-            _ => Part::Content,
-        };
-        self.settle(self.held.len(), part);
-    }
 }
 
 /// A stop string that ended a request.
@@ -385,6 +225,7 @@ impl IncrementalDetokenizer {
     fn push(&mut self, token_id: u32) {
         self.token_ids.push(token_id);
         match &mut self.thinking {
+            Some(thinking) if thinking.is_text() => self.push_text(token_id),
             Some(thinking) => {
                 thinking.push(token_id);
                 self.write_settled();
@@ -393,35 +234,66 @@ impl IncrementalDetokenizer {
         }
     }
 
-    /// Writes the tokens of which it is known now what they belong to.
+    /// Takes a token whose text decides what it belongs to, be that several parts.
+    fn push_text(&mut self, token_id: u32) {
+        let (Some(Decoder { tokenizer, stream }), Some(thinking)) =
+            (&mut self.decoder, &mut self.thinking)
+        else {
+            return;
+        };
+        let mut text = String::new();
+        stream.step(tokenizer, token_id, &mut text);
+        text.chars().for_each(|char| thinking.push(char.into()));
+        let is_thinking = thinking.is_before_answer();
+        self.write_settled();
+        if is_thinking {
+            self.num_reasoning_tokens = u32::try_from(self.token_ids.len()).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Writes what is settled since the last time.
     fn write_settled(&mut self) {
         let Some(thinking) = &mut self.thinking else {
             return;
         };
-        let mut settled = std::mem::take(&mut thinking.settled);
-        for &(token_id, part) in &settled {
-            self.write(token_id, part);
+        let (is_text, settled) = (thinking.is_text(), thinking.take_settled());
+        for &(unit, part) in &settled {
+            match is_text {
+                true => self.write_char(char::from_u32(unit).unwrap_or_default(), part),
+                false => self.write(unit, part),
+            }
         }
-        // Its memory is for the next.
-        settled.clear();
         if let Some(thinking) = &mut self.thinking {
-            thinking.settled = settled;
+            thinking.reuse(settled);
+        }
+    }
+
+    fn write_char(&mut self, char: char, part: Part) {
+        match part {
+            Part::Reasoning => self.reasoning_text.push(char),
+            Part::Content => self.output_text.push(char),
+            Part::LineEnd => self.output_text.push('\n'),
+            Part::Marker | Part::Behind => {}
         }
     }
 
     fn write(&mut self, token_id: u32, part: Part) {
-        self.num_reasoning_tokens += u32::from(part != Part::Content);
+        let is_answer = matches!(part, Part::Content | Part::Behind);
+        self.num_reasoning_tokens += u32::from(!is_answer);
         if let Some(Decoder { tokenizer, stream }) = &mut self.decoder {
             let text = match part {
                 Part::Reasoning => &mut self.reasoning_text,
-                Part::Marker => &mut String::new(),
+                Part::Marker | Part::LineEnd | Part::Behind => &mut String::new(),
                 Part::Content => &mut self.output_text,
             };
             stream.step(tokenizer, token_id, text);
+            if part == Part::LineEnd {
+                self.output_text.push('\n');
+            }
         }
     }
 
-    /// Writes the tokens that were held since they might have opened or closed thinking.
+    /// Writes what was held since it might have been a mark.
     fn settle_held(&mut self) {
         if let Some(thinking) = &mut self.thinking {
             thinking.finish();
@@ -432,15 +304,11 @@ impl IncrementalDetokenizer {
     /// A character whose end never came.
     fn finish_text(&mut self) {
         self.settle_held();
-        let is_thinking = self
-            .thinking
-            .as_ref()
-            .is_some_and(|t| t.ended == Some(false));
+        let is_thinking = (self.thinking.as_ref()).is_some_and(ThinkingSplit::is_thinking);
         if let Some(decoder) = &mut self.decoder {
-            decoder.stream.finish(if is_thinking {
-                &mut self.reasoning_text
-            } else {
-                &mut self.output_text
+            decoder.stream.finish(match is_thinking {
+                true => &mut self.reasoning_text,
+                false => &mut self.output_text,
             });
         }
     }

@@ -4,10 +4,10 @@ mod generate_request;
 mod options;
 mod tokenize;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsParams};
+use protocol::{EngineCoreRequest, SamplingParams, Shared, StructuredOutputsParams};
 use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 
@@ -19,15 +19,15 @@ use generate_request::{with_max_tokens_field, with_prompt_field};
 pub(crate) use options::PromptStart;
 pub(crate) use tokenize::{MAX_COUNTED_TOKENS, TextLimit, TokenizedPrompt};
 
-use crate::detokenizer::ThinkingSplit;
-use crate::error::ValidationError;
+use crate::error::{ValidationError, cut_short};
 use crate::random::random_u64;
 use crate::sampling_params::{MAX_BAD_WORDS, ModelLimits, verify, verify_lengths};
 use crate::stop_strings::StopStrings;
 use crate::structured_outputs::{
-    AnswerKind, ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs,
-    ThinkingMarkers, WHITESPACE_PATTERN,
+    self, AnswerKind, ConstraintChecker, PLACE_BEHIND_THINKING, Reasoning, ReasoningParser,
+    StructuredOutputsArgs, ThinkingMarkers, WHITESPACE_PATTERN,
 };
+use crate::thinking_split::ThinkingSplit;
 
 /// A request that is ready to travel, and what stays behind of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +69,16 @@ pub(crate) struct VerifiedParams {
     stop_strings: Arc<StopStrings>,
     callers_fields: Option<Arc<CallersFields>>,
     max_tokens_field: String,
+    behind_thinking: Arc<BehindThinking>,
 }
+
+/// What a constraint becomes behind thinking that plain text marks: where the prompt has opened it, and where the output
+/// may. The requests of a list share it.
+#[derive(Debug, Default)]
+struct BehindThinking([OnceLock<Result<Constraint, ValidationError>>; 2]);
+
+/// A constraint, and what its caller calls its parts.
+type Constraint = (Shared<StructuredOutputsParams>, Arc<CallersFields>);
 
 /// Parameters as they were asked for: of what requests of one list have in common, all that is verified.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,7 +161,17 @@ impl InputProcessor {
         &self,
         markers: &ThinkingMarkers,
     ) -> Result<Option<Reasoning>, ValidationError> {
-        let ThinkingMarkers { start, end, answer } = markers;
+        let ThinkingMarkers { start, end, .. } = markers;
+        let wrong = |message: &str| {
+            let message = format!("thinking_markers: {message}");
+            Err(ValidationError::field("thinking_markers", start, message))
+        };
+        if !markers.preamble.is_empty() && markers.answer.is_empty() {
+            return wrong("`preamble` needs `answer`, the header that tells an answer from it");
+        }
+        if !markers.other_spellings.is_empty() && !markers.text {
+            return wrong("`other_spellings` needs `text`: tokens are spelled in one way");
+        }
         if start == end {
             let message =
                 format!("thinking_markers: `start` and `end` must differ, got {start:?} for both");
@@ -160,10 +179,20 @@ impl InputProcessor {
         }
         let reasoning = Reasoning::new(&self.tokenizer, markers);
         if reasoning.is_none() && *markers != ThinkingMarkers::default() {
-            let message = format!(
-                "thinking_markers must be tokens of this model's vocabulary, or begin with a control token of it, \
-                 got {start:?}, {end:?} and {answer:?}"
-            );
+            let must = match markers.text {
+                true => "with `text` must have no control token of this model in them",
+                false => {
+                    "must be tokens of this model's vocabulary, or begin with a control token of it (plain text needs \
+                     `\"text\": true`)"
+                }
+            };
+            let channels = [&markers.answer, &markers.answer_end, &markers.preamble];
+            let texts = [start, end].into_iter().chain(channels);
+            let given: Vec<String> = texts
+                .filter(|text| !text.is_empty())
+                .map(|text| format!("{:?}", cut_short(text)))
+                .collect();
+            let message = format!("thinking_markers {must}, got {}", given.join(", "));
             return Err(ValidationError::field("thinking_markers", start, message));
         }
         Ok(reasoning)
@@ -261,6 +290,7 @@ impl InputProcessor {
             params,
             callers_fields,
             max_tokens_field: name,
+            behind_thinking: Arc::default(),
         })
     }
 
@@ -296,8 +326,9 @@ impl InputProcessor {
         let VerifiedParams {
             mut params,
             stop_strings,
-            callers_fields,
+            mut callers_fields,
             max_tokens_field: _,
+            behind_thinking,
             asked: _,
         } = verified;
         let limit = TextLimit {
@@ -330,6 +361,10 @@ impl InputProcessor {
         };
         let constrained_from_the_start =
             self.complete_thinking(&mut params, reasoning_ended, answer)?;
+        if !constrained_from_the_start {
+            let constraint = (&mut params.structured_outputs, &mut callers_fields);
+            self.put_behind_thinking(constraint, reasoning_ended, &behind_thinking)?;
+        }
         let thinking = self
             .reasoning
             .as_ref()
@@ -531,9 +566,53 @@ impl InputProcessor {
         Ok(())
     }
 
-    /// True if the model thinks between two tokens of its own.
+    /// True if the model's thinking is told apart.
     pub(crate) fn thinks(&self) -> bool {
         self.reasoning.is_some()
+    }
+
+    /// True if its thinking can be held to a budget: it stands between tokens.
+    pub(crate) fn takes_thinking_budget(&self) -> bool {
+        let reasoning = self.reasoning.as_ref();
+        reasoning.is_some_and(|reasoning| reasoning.text_markers().is_none())
+    }
+
+    /// Where plain text marks thinking, puts the thinking before the answer into the constraint: what tokens write the
+    /// marks can't be known ahead. The tokens around other models' thinking are followed by the core.
+    fn put_behind_thinking(
+        &self,
+        (constraint, callers_fields): (
+            &mut Option<Shared<StructuredOutputsParams>>,
+            &mut Option<Arc<CallersFields>>,
+        ),
+        reasoning_ended: Option<bool>,
+        behind_thinking: &BehindThinking,
+    ) -> Result<(), ValidationError> {
+        let reasoning = self.reasoning.as_ref();
+        let markers = reasoning.and_then(Reasoning::text_markers);
+        let (Some(markers), Some(params), Some(fields)) = (markers, constraint, callers_fields)
+        else {
+            return Ok(());
+        };
+        let is_open = reasoning_ended == Some(false);
+        let [undecided, open] = &behind_thinking.0;
+        let known = match is_open {
+            true => open,
+            false => undecided,
+        };
+        let (whole, places) = known
+            .get_or_init(|| {
+                let whole = structured_outputs::behind_thinking(
+                    params,
+                    markers,
+                    is_open,
+                    &fields.constraint,
+                )?;
+                Ok((whole.into(), Arc::new(fields.within(PLACE_BEHIND_THINKING))))
+            })
+            .clone()?;
+        (*params, *fields) = (whole, places);
+        Ok(())
     }
 
     /// Fills what the core needs to know of the model's thinking. Returns whether a constraint
@@ -544,7 +623,8 @@ impl InputProcessor {
         reasoning_ended: Option<bool>,
         answer: AnswerKind,
     ) -> Result<bool, ValidationError> {
-        let mut thinking_tokens = self.reasoning.as_ref().map(Reasoning::thinking_tokens);
+        let reasoning = self.reasoning.as_ref();
+        let mut thinking_tokens = reasoning.and_then(Reasoning::thinking_tokens);
         if let Some(tokens) = &mut thinking_tokens
             && answer == AnswerKind::WithHeader
         {

@@ -65,6 +65,7 @@ mod supervisor;
 mod terminal_text;
 #[cfg(test)]
 mod test_support;
+mod thinking_split;
 mod token_trace;
 mod token_usage;
 mod tokenizer_threads;
@@ -77,7 +78,7 @@ pub use arg_utils::{
 };
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use data_parallel::DataParallelClient;
-pub use detokenizer::{IncrementalDetokenizer, StopStringMatch, ThinkingSplit};
+pub use detokenizer::{IncrementalDetokenizer, StopStringMatch};
 pub use error::{EngineDeadError, GenerateError, ValidationError, cut_short};
 pub use fetch_model::{draft_hub_name_of, fetch_model, hub_name_of, pull_model};
 pub use input_processor::{
@@ -108,5 +109,6 @@ pub use structured_outputs::{
 };
 pub use supervisor::{CoreEvent, CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use terminal_text::{controls_terminals, for_terminal};
+pub use thinking_split::{Part, SplitMarkers, ThinkingSplit};
 pub use token_usage::TokenUsage;
 pub use tokenizer_threads::frontend_runtime;

@@ -137,7 +137,7 @@ impl<'a> AnthropicServingMessages<'a> {
         let common = &mut request.chat.common;
         self.0.check_model(common.model.as_deref())?;
         // Where the model doesn't think, that is told by a warning.
-        if common.thinking_token_budget.is_none() && self.0.engine().thinks() {
+        if common.thinking_token_budget.is_none() && self.0.engine().takes_thinking_budget() {
             common.thinking_token_budget = request.thinking.token_budget;
         }
         let id = message_id(&request, context);

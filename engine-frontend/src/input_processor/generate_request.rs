@@ -184,6 +184,22 @@ pub struct CallersFields {
 }
 
 impl CallersFields {
+    /// The same where the constraint stands at a place of a structural tag: a JSON pointer.
+    pub(crate) fn within(&self, place: &str) -> Self {
+        let moved = |(field, inner): &(String, String)| {
+            let inner = inner.strip_prefix("/format").unwrap_or(inner);
+            (field.clone(), format!("{place}{inner}"))
+        };
+        let mut places: Vec<_> = self.places.iter().map(moved).collect();
+        if places.is_empty() {
+            places.push((self.constraint.clone(), place.to_owned()));
+        }
+        Self {
+            places,
+            ..self.clone()
+        }
+    }
+
     /// What the core says of a constraint, with the caller's names in place of its own.
     pub(crate) fn translate(&self, message: &str) -> ValidationError {
         let message = without_field(message);

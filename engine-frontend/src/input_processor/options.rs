@@ -64,8 +64,9 @@ impl InputProcessor {
         if let Some(reasoning) = reasoning
             && self.reasoning_ended_in_chat(chat, &text, cancel)? == Some(false)
         {
-            let thinking = reasoning.thinking_tokens();
-            let closing = [thinking.end_token_ids, thinking.separator_token_ids].concat();
+            let closing = reasoning.closing_token_ids(&self.tokenizer);
+            let closing =
+                closing.map_err(|error| ValidationError::about("prompt", error.to_string()))?;
             text.push_str(&self.tokenizer.decode(&closing, false));
             token_ids.extend(closing);
         }

@@ -118,7 +118,10 @@ impl InputProcessor {
     ) -> Result<TokenizedPrompt, ValidationError> {
         let ended_in = |token_ids: &[u32]| {
             let reasoning = self.reasoning.as_ref();
-            Some(reasoning.is_none_or(|reasoning| reasoning.ended_in_tokens(token_ids)))
+            Some(
+                reasoning
+                    .is_none_or(|reasoning| reasoning.ended_in_tokens(&self.tokenizer, token_ids)),
+            )
         };
         let (text, chat) = match prompt {
             Prompt::TokenIds(token_ids) => {

@@ -98,6 +98,14 @@ struct TemplateMarks {
     lacks: Vec<String>,
 }
 
+/// What stands around text for the user that comes before an answer or calls.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Preamble {
+    pub(super) begin: String,
+    pub(super) end: String,
+}
+
 /// A format as its file has it; `docs/tool-formats.md` describes the fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,6 +129,8 @@ struct ToolCallFormatFile {
     end: Vec<String>,
     #[serde(default)]
     text: String,
+    #[serde(default)]
+    preamble: Option<Preamble>,
     arguments: ArgumentStyle,
     #[serde(default)]
     id: Option<String>,
@@ -154,6 +164,7 @@ pub struct ToolCallFormat {
     end: Vec<String>,
     /// What stands before the text of an answer that isn't calls.
     pub(super) text: String,
+    pub(super) preamble: Option<Preamble>,
     pub(super) arguments: ArgumentStyle,
     /// How calls' ids are spelled, with `{name}`, `{index}` and `{letters}`; `None` for the API's own.
     pub(super) id: Option<String>,
@@ -233,6 +244,7 @@ impl ToolCallFormat {
             separator: file.separator,
             end: file.end,
             text: file.text,
+            preamble: file.preamble,
             arguments: file.arguments,
             id: file.id,
             parallel: file.parallel,
@@ -267,6 +279,16 @@ impl ToolCallFormat {
         }
         if !self.text.is_empty() && self.position != Position::Whole {
             return Err("`text` needs the `position` \"whole\"".to_owned());
+        }
+        if let Some(preamble) = &self.preamble {
+            if self.text.is_empty() {
+                return Err("`preamble` needs `text`, which tells an answer from it".to_owned());
+            }
+            for (field, text) in [("begin", &preamble.begin), ("end", &preamble.end)] {
+                if text.is_empty() {
+                    return Err(format!("`preamble.{field}` is empty: give a text"));
+                }
+            }
         }
         if self.call.iter().any(CallText::begins_with_name)
             && self.begin.iter().any(String::is_empty)

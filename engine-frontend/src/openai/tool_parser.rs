@@ -9,6 +9,7 @@ mod validator;
 mod xml_arguments;
 
 use std::mem;
+use std::sync::Arc;
 
 use super::tool_format::{Found, Match, Openings};
 use crate::random::random_u64;
@@ -49,12 +50,16 @@ pub(crate) struct ToolParser {
     has_content: bool,
     /// True if nothing but white space has come since the last call.
     beside_call: bool,
+    /// True if a preamble has just ended.
+    is_behind_preamble: bool,
 }
 
 #[derive(Debug)]
 enum State {
     /// Outside of calls.
     Text,
+    /// In text for the user before the answer or calls.
+    Preamble,
     /// In the arguments of a call in this spelling.
     Arguments(ArgumentReader, usize),
     /// In what closes a call: so many of its bytes are to come.
@@ -72,6 +77,7 @@ impl ToolParser {
             num_calls: 0,
             has_content: false,
             beside_call: false,
+            is_behind_preamble: false,
         }
     }
 
@@ -89,6 +95,7 @@ impl ToolParser {
         while !rest.is_empty() {
             let taken = match mem::replace(&mut self.state, State::Text) {
                 State::Text => self.text(rest, finished, &mut parts),
+                State::Preamble => self.preamble(rest, finished, &mut parts),
                 State::Arguments(reader, spelling) => {
                     Some(self.arguments(reader, spelling, rest, &mut parts))
                 }
@@ -116,13 +123,30 @@ impl ToolParser {
     /// of one. Returns how many bytes it took; `None` where it takes more to tell.
     fn text(&mut self, text: &str, finished: bool, parts: &mut Vec<AnswerPart>) -> Option<usize> {
         let is_first = self.num_calls == 0;
-        let before_text = &self.openings.format.text;
-        if is_first && !self.has_content && !before_text.is_empty() {
-            if text.starts_with(before_text.as_str()) {
-                self.has_content = true;
-                return Some(before_text.len());
+        if is_first && !self.has_content {
+            let format = Arc::clone(&self.openings.format);
+            let preamble = format.preamble.as_ref().map(|preamble| &preamble.begin);
+            let headers = [Some(&format.text), preamble];
+            let mut is_begun = false;
+            for header in headers
+                .into_iter()
+                .flatten()
+                .filter(|text| !text.is_empty())
+            {
+                if text.starts_with(header.as_str()) {
+                    // A line end between two texts for the user.
+                    if mem::take(&mut self.is_behind_preamble) {
+                        self.white_space.push('\n');
+                    }
+                    self.has_content = true;
+                    if Some(header) == preamble {
+                        self.state = State::Preamble;
+                    }
+                    return Some(header.len());
+                }
+                is_begun |= header.starts_with(text);
             }
-            if before_text.starts_with(text) && !finished {
+            if is_begun && !finished {
                 return None;
             }
         }
@@ -147,6 +171,36 @@ impl ToolParser {
         }
         self.content(text, parts);
         Some(text.len())
+    }
+
+    /// Takes text up to the end of a preamble and that end, or as much as can't be part of it. Returns how many bytes it
+    /// took; `None` where it takes more to tell.
+    fn preamble(
+        &mut self,
+        text: &str,
+        finished: bool,
+        parts: &mut Vec<AnswerPart>,
+    ) -> Option<usize> {
+        let format = Arc::clone(&self.openings.format);
+        let end = format
+            .preamble
+            .as_ref()
+            .map_or("", |preamble| &preamble.end);
+        if let Some(at) = text.find(end) {
+            self.content(text.get(..at).unwrap_or_default(), parts);
+            self.white_space.clear();
+            self.has_content = false;
+            self.is_behind_preamble = true;
+            return Some(at + end.len());
+        }
+        self.state = State::Preamble;
+        let may_end = |at: &usize| {
+            let rest = text.get(*at..);
+            !finished && rest.is_some_and(|rest| end.starts_with(rest))
+        };
+        let taken = (0..text.len()).find(may_end).unwrap_or(text.len());
+        self.content(text.get(..taken).unwrap_or_default(), parts);
+        (taken > 0).then_some(taken)
     }
 
     /// Begins a call.

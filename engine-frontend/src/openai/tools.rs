@@ -19,7 +19,7 @@ use super::tool_format::python_grammar;
 use super::tool_format::{ArgumentStyle, CallableFunction, Calls, Openings, ToolCallFormat};
 use crate::error::{ValidationError, cut_short};
 use crate::input_processor::ConstraintPart;
-use crate::json_problem::json_problem;
+use crate::structured_outputs::tag_format;
 
 /// Takes `tools`.
 pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, ValidationError> {
@@ -175,7 +175,9 @@ pub(super) fn constraint(
         false => Calls::Possible,
     };
     let parallel = parallel && !matches!(choice, ToolChoice::Named(_));
-    let answer_format = answer.map(answer_format).transpose()?;
+    let answer_format = answer
+        .map(|answer| tag_format(&answer.params, &answer.field, "beside tool_choice \"auto\""));
+    let answer_format = answer_format.transpose()?;
     let tag = format.structural_tag(&functions, &calls, answer_format, parallel);
     let place = tag.place_of_functions();
     let tag = serde_json::to_string(&tag)
@@ -312,50 +314,6 @@ const NO_PROPERTIES: [&str; 6] = [
     "title",
     "type",
 ];
-
-/// A constraint as a format of structural tags.
-fn answer_format(answer: &RequestConstraint) -> Result<Value, ValidationError> {
-    use StructuredOutputsConstraint as Constraint;
-    let params: &StructuredOutputsParams = &answer.params;
-    let plain = StructuredOutputsParams {
-        constraint: params.constraint.clone(),
-        complete_within_max_tokens: params.complete_within_max_tokens,
-        enable_in_reasoning: params.enable_in_reasoning,
-        ..StructuredOutputsParams::new(Constraint::JsonObject)
-    };
-    if *params != plain {
-        let message = "options for white space, properties' order and additional properties are not \
-                       available beside tool_choice \"auto\"";
-        return Err(ValidationError::about(&answer.field, message));
-    }
-    let parsed = |text: &str| {
-        serde_json::from_str::<Value>(text).map_err(|error| {
-            let message = format!("{}: {}", answer.field, json_problem(&error));
-            ValidationError::field(&answer.field, text, message)
-        })
-    };
-    Ok(match &params.constraint {
-        Constraint::Json(schema) => json!({"type": "json_schema", "json_schema": parsed(schema)?}),
-        Constraint::JsonObject => {
-            json!({"type": "json_schema", "json_schema": {"type": "object"}})
-        }
-        Constraint::Regex(pattern) => json!({"type": "regex", "pattern": pattern}),
-        Constraint::Grammar(grammar) => json!({"type": "grammar", "grammar": grammar}),
-        Constraint::Choice(choices) => {
-            let texts = choices.iter();
-            let texts = texts.map(|text| json!({"type": "const_string", "value": text}));
-            json!({"type": "or", "elements": texts.collect::<Vec<Value>>()})
-        }
-        Constraint::StructuralTag(tag) => {
-            let tag = parsed(tag)?;
-            let format = tag.get("format").filter(|format| !format.is_null());
-            format.cloned().ok_or_else(|| {
-                let message = "a structural tag beside tool_choice \"auto\" must have a format";
-                ValidationError::field(&answer.field, &tag, message)
-            })?
-        }
-    })
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
 use protocol::{LogprobsLists, RequestOutputKind, StopReason};
 
 use super::*;
-use crate::detokenizer::ThinkingSplit;
 use crate::input_processor::CallersFields;
 use crate::openai::ServingError;
 use crate::test_support::{EOS, THINK_END, THINK_START, ids, output, tokenizer};
+use crate::thinking_split::{SplitMarkers, ThinkingSplit};
 use crate::token_usage::TokenUsage;
 
 struct Fixture {
@@ -531,11 +531,21 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
     }
 }
 
+/// What tells thinking apart between two marks, with what separates the answer from it.
+fn split(start: &[u32], end: &[u32], separator: &[u32], ended: Option<bool>) -> ThinkingSplit {
+    let markers = SplitMarkers {
+        starts: vec![start.to_vec()],
+        ends: vec![end.to_vec()],
+        separator: separator.to_vec(),
+        ..SplitMarkers::default()
+    };
+    ThinkingSplit::new(Arc::new(markers), ended)
+}
+
 /// A request whose thinking is told apart.
 fn thinking(ended: Option<bool>, params: SamplingParams) -> Fixture {
     Fixture::with_inputs("", params, |inputs| {
-        let (start, end) = ([THINK_START].into(), [THINK_END].into());
-        inputs.thinking = Some(ThinkingSplit::new(start, end, ended, Arc::default()));
+        inputs.thinking = Some(split(&[THINK_START], &[THINK_END], &[], ended));
     })
 }
 
@@ -578,9 +588,7 @@ fn what_separates_thinking_from_an_answer_is_part_of_neither() {
     ] {
         let params = kind(RequestOutputKind::FinalOnly);
         let mut fixture = Fixture::with_inputs("", params, |inputs| {
-            let (start, end) = ([THINK_START].into(), [THINK_END].into());
-            let separator = [0x20, 0x20].into();
-            inputs.thinking = Some(ThinkingSplit::new(start, end, ended, separator));
+            inputs.thinking = Some(split(&[THINK_START], &[THINK_END], &[0x20, 0x20], ended));
         });
         fixture.feed(marked(text, Some(FinishReason::Length)));
         let completion = &fixture.next().unwrap().outputs[0];
@@ -640,9 +648,7 @@ fn thinking_is_told_apart_by_sequences_of_tokens() {
     ] {
         for output_kind in [RequestOutputKind::FinalOnly, RequestOutputKind::Delta] {
             let mut fixture = Fixture::with_inputs("", kind(output_kind), |inputs| {
-                let tokens = |text: &str| text.bytes().map(u32::from).collect();
-                let split = ThinkingSplit::new(tokens("(("), tokens("))."), ended, Arc::default());
-                inputs.thinking = Some(split);
+                inputs.thinking = Some(split(&ids("(("), &ids("))."), &[], ended));
             });
             let (mut thought, mut answer) = (None, String::new());
             for (index, token) in text.char_indices() {

@@ -55,10 +55,14 @@ pub(super) async fn completions(State(app): App, request: Request) -> Result<Res
         let stream = call.within_deadline(stream).await?;
         return Ok(with_warnings(call.stream(stream, share), warnings));
     }
-    let answer = app.serving.create_completion(&request, &call.context);
-    let answer = call.within_deadline(answer).await?;
-    drop(request);
-    let answer = call.in_time(held_json(answer, share)).await??;
+    let context = &call.context;
+    let answer = async {
+        let answer = app.serving.create_completion(&request, context).await;
+        // Before the answer becomes JSON.
+        drop(request);
+        answer
+    };
+    let answer = call.held_json(answer, share).await?;
     Ok(with_warnings(answer, warnings))
 }
 

@@ -13,6 +13,7 @@ mod nested_schemas;
 mod reasoning;
 mod report;
 mod schema_keywords;
+mod tag_format;
 
 pub use args::{ReasoningParser, StructuredOutputsArgs};
 pub use backend::BackendOptions;
@@ -25,3 +26,4 @@ pub(crate) use report::{ConstraintReport, ReportError, report};
 pub use schema_keywords::{
     FORMATS, KeywordEffect, KeywordPlace, SchemaWarning, schema_warnings, visit_keywords,
 };
+pub(crate) use tag_format::{PLACE_BEHIND_THINKING, behind_thinking, tag_format};

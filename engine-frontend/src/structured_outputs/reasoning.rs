@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokenizer::{ChatTemplate, ChatTemplateRequest, Tokenizer};
 
-use crate::detokenizer::ThinkingSplit;
+use crate::thinking_split::{SplitMarkers, ThinkingSplit};
 
-/// The texts around a model's thinking, each one token, or several of which the first is a control token, so that
-/// the text is always written with the same ones.
+/// The texts around a model's thinking: each one token, or several of which the first is a control token, so that the
+/// text is always written with the same ones; or, with `text`, plain text in whatever tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThinkingMarkers {
@@ -22,6 +22,19 @@ pub struct ThinkingMarkers {
     /// others.
     #[serde(default)]
     pub answer: String,
+    /// Stands behind an answer; empty of models that only end their text there.
+    #[serde(default)]
+    pub answer_end: String,
+    /// Stands before text for the user that comes before the answer, and ends as thinking does; empty of models without
+    /// such a channel. Only with `answer`.
+    #[serde(default)]
+    pub preamble: String,
+    /// True if the markers are plain text.
+    #[serde(default)]
+    pub text: bool,
+    /// Other spellings of `start` and `end`. Only with `text`.
+    #[serde(default)]
+    pub other_spellings: Vec<(String, String)>,
 }
 
 /// How models think, by vLLM's names of reasoning parsers.
@@ -29,10 +42,7 @@ pub struct ThinkingMarkers {
 #[serde(deny_unknown_fields)]
 struct ReasoningFormat {
     names: Vec<String>,
-    start: String,
-    end: String,
-    #[serde(default)]
-    answer: String,
+    markers: ThinkingMarkers,
 }
 
 /// The formats in the order in which a vocabulary is compared with them. The names and texts are those of
@@ -45,7 +55,8 @@ impl ThinkingMarkers {
     /// The markers of the reasoning parser with this name.
     pub(super) fn of_parser(name: &str) -> Option<Self> {
         let has_name = |format: &&ReasoningFormat| format.names.iter().any(|known| known == name);
-        FORMATS.iter().find(has_name).map(ReasoningFormat::markers)
+        let format = FORMATS.iter().find(has_name);
+        format.map(|format| format.markers.clone())
     }
 
     /// The names of all reasoning parsers.
@@ -55,15 +66,19 @@ impl ThinkingMarkers {
             .flat_map(|format| &format.names)
             .map(String::as_str)
     }
-}
 
-impl ReasoningFormat {
-    fn markers(&self) -> ThinkingMarkers {
-        ThinkingMarkers {
-            start: self.start.clone(),
-            end: self.end.clone(),
-            answer: self.answer.clone(),
-        }
+    /// All spellings of what opens thinking.
+    pub(super) fn starts(&self) -> impl Iterator<Item = &str> {
+        let others = self.other_spellings.iter().map(|(start, _)| start);
+        std::iter::once(&self.start)
+            .chain(others)
+            .map(String::as_str)
+    }
+
+    /// All spellings of what closes it.
+    pub(super) fn ends(&self) -> impl Iterator<Item = &str> {
+        let others = self.other_spellings.iter().map(|(_, end)| end);
+        std::iter::once(&self.end).chain(others).map(String::as_str)
     }
 }
 
@@ -73,6 +88,10 @@ impl Default for ThinkingMarkers {
             start: "<think>".to_owned(),
             end: "</think>".to_owned(),
             answer: String::new(),
+            answer_end: String::new(),
+            preamble: String::new(),
+            text: false,
+            other_spellings: Vec::new(),
         }
     }
 }
@@ -92,79 +111,125 @@ pub enum AnswerKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reasoning {
     markers: ThinkingMarkers,
-    start_token_ids: Arc<[u32]>,
-    end_token_ids: Arc<[u32]>,
-    /// What stands between thinking and an answer: what the model's chat template writes there, or the header of an
-    /// answer's channel.
-    separator_token_ids: Arc<[u32]>,
+    /// The markers as tokens, or as characters. The separator is what the model's chat template writes between thinking
+    /// and an answer, or the header of an answer's channel.
+    units: SplitMarkers,
 }
 
 impl Reasoning {
-    /// The reasoning of a model with the markers of a format that its vocabulary has; `None` without any.
+    /// The reasoning of a model with the markers of a format that its vocabulary has; `None` without any. Markers of
+    /// plain text could be anyone's, and have to be named.
     pub fn found(tokenizer: &Tokenizer) -> Option<Self> {
-        let mut formats = FORMATS.iter();
-        formats.find_map(|format| Self::new(tokenizer, &format.markers()))
+        let mut formats = FORMATS.iter().filter(|format| !format.markers.text);
+        formats.find_map(|format| Self::new(tokenizer, &format.markers))
     }
 
-    /// The reasoning of a model; `None` where its vocabulary doesn't have the markers' tokens.
+    /// The reasoning of a model; `None` where its vocabulary doesn't have the markers' tokens, or has control tokens in
+    /// markers of plain text.
     pub fn new(tokenizer: &Tokenizer, markers: &ThinkingMarkers) -> Option<Self> {
-        let end_token_ids = marker_token_ids(tokenizer, &markers.end)?;
-        let separator_token_ids = match markers.answer.as_str() {
-            "" => separator(tokenizer, &markers.end, &end_token_ids).unwrap_or_default(),
-            header => marker_token_ids(tokenizer, header)?,
+        let unit_list = |text: &str| match (text.is_empty(), markers.text) {
+            (true, _) => Some(Vec::new()),
+            (false, true) => characters(tokenizer, text),
+            (false, false) => marker_token_ids(tokenizer, text),
+        };
+        let all = |texts: Vec<&str>| texts.into_iter().map(unit_list).collect::<Option<Vec<_>>>();
+        let (starts, ends) = (
+            all(markers.starts().collect())?,
+            all(markers.ends().collect())?,
+        );
+        if starts.iter().chain(&ends).any(Vec::is_empty) {
+            return None;
+        }
+        let separator = match (markers.answer.as_str(), ends.first()) {
+            ("", Some(end)) if !markers.text => {
+                separator(tokenizer, &markers.end, end).unwrap_or_default()
+            }
+            (header, _) => unit_list(header)?,
         };
         Some(Self {
-            start_token_ids: marker_token_ids(tokenizer, &markers.start)?,
-            separator_token_ids,
-            end_token_ids,
+            units: SplitMarkers {
+                starts,
+                ends,
+                separator,
+                has_header: !markers.answer.is_empty(),
+                preamble: unit_list(&markers.preamble)?,
+                answer_end: unit_list(&markers.answer_end)?,
+                is_text: markers.text,
+            },
             markers: markers.clone(),
         })
     }
 
-    /// The tokens as requests carry them.
-    pub fn thinking_tokens(&self) -> ThinkingTokens {
-        ThinkingTokens {
-            start_token_ids: self.start_token_ids.to_vec(),
-            end_token_ids: self.end_token_ids.to_vec(),
-            separator_token_ids: self.separator_token_ids.to_vec(),
+    /// The tokens as requests carry them; `None` where the markers are plain text, which no tokens are.
+    pub fn thinking_tokens(&self) -> Option<ThinkingTokens> {
+        let first = |markers: &[Vec<u32>]| markers.first().cloned().unwrap_or_default();
+        (!self.units.is_text).then(|| ThinkingTokens {
+            start_token_ids: first(&self.units.starts),
+            end_token_ids: first(&self.units.ends),
+            separator_token_ids: self.units.separator.clone(),
+        })
+    }
+
+    /// The markers where they are plain text.
+    pub(crate) fn text_markers(&self) -> Option<&ThinkingMarkers> {
+        self.units.is_text.then_some(&self.markers)
+    }
+
+    /// The tokens that close thinking in a prompt and lead to the answer.
+    ///
+    /// # Errors
+    /// The tokenizer fails.
+    pub(crate) fn closing_token_ids(
+        &self,
+        tokenizer: &Tokenizer,
+    ) -> Result<Vec<u32>, tokenizer::TokenizerError> {
+        match self.thinking_tokens() {
+            Some(tokens) => Ok([tokens.end_token_ids, tokens.separator_token_ids].concat()),
+            None => {
+                let closing = format!("{}{}", self.markers.end, self.markers.answer);
+                tokenizer.encode(&closing, false)
+            }
         }
     }
 
     /// How an output's thinking is told apart, where the prompt leaves it like this. Only a constrained
     /// answer is sure to come after a separator: a free one begins behind the marker, as in vLLM. A header comes
-    /// before free answers too, and without thinking; not where the constraint has what is around answers.
+    /// before free answers too, and without thinking; not where the constraint has what is around answers. Only free
+    /// answers have preambles, and a mark behind them.
     pub fn split(&self, ended: Option<bool>, answer: AnswerKind) -> ThinkingSplit {
-        let has_header = !self.markers.answer.is_empty();
-        let is_separated = match answer {
-            AnswerKind::Free => has_header,
-            AnswerKind::Constrained => true,
-            AnswerKind::WithHeader => false,
-        };
-        let separator_token_ids = match is_separated {
-            true => Arc::clone(&self.separator_token_ids),
-            false => Arc::default(),
-        };
-        let (start, end) = (&self.start_token_ids, &self.end_token_ids);
-        let split = ThinkingSplit::new(
-            Arc::clone(start),
-            Arc::clone(end),
-            ended,
-            separator_token_ids,
-        );
-        match has_header {
-            true => split.with_header(),
-            false => split,
+        let mut units = self.units.clone();
+        if answer != AnswerKind::Free {
+            units.preamble.clear();
+            units.answer_end.clear();
         }
+        match answer {
+            AnswerKind::Free if !units.has_header => units.separator.clear(),
+            AnswerKind::Free => {}
+            // Text may begin like a header of plain text: what the constraint's own text is, is no header.
+            AnswerKind::Constrained => units.has_header &= !units.is_text,
+            AnswerKind::WithHeader => {
+                units.separator.clear();
+                units.has_header = false;
+            }
+        }
+        ThinkingSplit::new(Arc::new(units), ended)
     }
 
     /// Whether thinking has ended in a prompt that went through no template: it has, unless the
     /// last of the two markers opens it.
-    pub fn ended_in_tokens(&self, prompt_token_ids: &[u32]) -> bool {
-        let last = |marker: &[u32]| {
-            let mut places = prompt_token_ids.windows(marker.len().max(1));
-            places.rposition(|window| window == marker)
+    pub fn ended_in_tokens(&self, tokenizer: &Tokenizer, prompt_token_ids: &[u32]) -> bool {
+        if self.units.is_text {
+            let text = tokenizer.decode(prompt_token_ids, false);
+            return self.ended_in_text(&text).unwrap_or(true);
+        }
+        let last = |markers: &[Vec<u32>]| {
+            let places = markers.iter().filter_map(|marker| {
+                let mut windows = prompt_token_ids.windows(marker.len().max(1));
+                windows.rposition(|window| window == marker)
+            });
+            places.max()
         };
-        last(&self.start_token_ids) <= last(&self.end_token_ids)
+        last(&self.units.starts) <= last(&self.units.ends)
     }
 
     /// Whether thinking has ended where a template opens the answer; `None` where the model may
@@ -182,7 +247,7 @@ impl Reasoning {
     ) -> Option<bool> {
         let opening = after_common_start(rendered, without_opening, self.markers.end.len());
         match self.ended_in_text(opening) {
-            None if !template.mentions(&self.markers.start) => Some(true),
+            None if !self.markers.starts().any(|start| template.mentions(start)) => Some(true),
             ended => ended,
         }
     }
@@ -197,10 +262,13 @@ impl Reasoning {
         self.ended_in_text(content).unwrap_or(true)
     }
 
-    /// What the last of the two markers says; `None` without any.
+    /// What the last of the two markers says, or an answer's header; `None` without any.
     fn ended_in_text(&self, text: &str) -> Option<bool> {
-        let start = text.rfind(&self.markers.start);
-        let end = text.rfind(&self.markers.end);
+        let header = Some(self.markers.answer.as_str()).filter(|header| !header.is_empty());
+        let ends = self.markers.ends().chain(header);
+        let end = ends.filter_map(|marker| text.rfind(marker)).max();
+        let starts = self.markers.starts();
+        let start = starts.filter_map(|marker| text.rfind(marker)).max();
         match (start, end) {
             (None, None) => None,
             (start, end) => Some(end > start),
@@ -211,7 +279,7 @@ impl Reasoning {
 /// The tokens that a model's chat template writes between the end of thinking and an answer: mostly line
 /// ends. They stand in the answer's opening where thinking is switched off, or in an answer of an earlier
 /// turn with its thinking. `None` where no template shows them.
-fn separator(tokenizer: &Tokenizer, end: &str, end_token_ids: &[u32]) -> Option<Arc<[u32]>> {
+fn separator(tokenizer: &Tokenizer, end: &str, end_token_ids: &[u32]) -> Option<Vec<u32>> {
     const TEXT: &str = "formwork-probe";
     let template = tokenizer.chat_templates().select(false).ok()?;
     let question = json!({"role": "user", "content": "a"});
@@ -235,17 +303,24 @@ fn separator(tokenizer: &Tokenizer, end: &str, end_token_ids: &[u32]) -> Option<
     let text = [opening, turn].into_iter().flatten().find(is_space)?;
     // Behind the marker, since some tokenizers write the beginning of a text in another way.
     let token_ids = tokenizer.encode(&format!("{end}{text}"), false).ok()?;
-    Some(token_ids.strip_prefix(end_token_ids)?.into())
+    Some(token_ids.strip_prefix(end_token_ids)?.to_vec())
 }
 
 /// The tokens of a marker: itself, or those that write it, beginning with a control token.
-fn marker_token_ids(tokenizer: &Tokenizer, marker: &str) -> Option<Arc<[u32]>> {
+fn marker_token_ids(tokenizer: &Tokenizer, marker: &str) -> Option<Vec<u32>> {
     if let Some(token_id) = tokenizer.token_to_id(marker) {
-        return Some([token_id].into());
+        return Some(vec![token_id]);
     }
     let token_ids = tokenizer.encode(marker, false).ok()?;
     let is_control = tokenizer.is_special_token(*token_ids.first()?);
-    (is_control && tokenizer.decode(&token_ids, false) == marker).then(|| token_ids.into())
+    (is_control && tokenizer.decode(&token_ids, false) == marker).then_some(token_ids)
+}
+
+/// The characters of a marker of plain text. `None` where the vocabulary has a control token in it, which is no text.
+fn characters(tokenizer: &Tokenizer, marker: &str) -> Option<Vec<u32>> {
+    let token_ids = tokenizer.encode(marker, false).ok()?;
+    let has_control = token_ids.iter().any(|&id| tokenizer.is_special_token(id));
+    (!has_control).then(|| marker.chars().map(u32::from).collect())
 }
 
 /// What `text` has after the beginning that it shares with `other`; where `other` goes on in
@@ -289,7 +364,7 @@ mod tests {
 
     #[test]
     fn every_parser_has_two_markers() {
-        assert_eq!(FORMATS.len(), 6);
+        assert_eq!(FORMATS.len(), 9);
         for name in ThinkingMarkers::parser_names() {
             let markers = ThinkingMarkers::of_parser(name).unwrap();
             assert_ne!(markers.start, markers.end, "{name}");
@@ -308,11 +383,12 @@ mod tests {
             ..ThinkingMarkers::default()
         };
         let reasoning = Reasoning::new(&tokenizer(), &markers).unwrap();
-        let start = &reasoning.start_token_ids;
+        let start = &reasoning.units.starts[0];
         assert_eq!(start[..], [IM_END, u32::from(b'h'), u32::from(b'm')]);
-        assert!(!reasoning.ended_in_tokens(start));
-        assert!(reasoning.ended_in_tokens(&start[..2]));
-        assert!(reasoning.ended_in_tokens(&[&start[..], &[THINK_END]].concat()));
+        let ended = |token_ids: &[u32]| reasoning.ended_in_tokens(&tokenizer(), token_ids);
+        assert!(!ended(start));
+        assert!(ended(&start[..2]));
+        assert!(ended(&[&start[..], &[THINK_END]].concat()));
         for start in ["Let me think:", "<think>hm"] {
             let text = ThinkingMarkers {
                 start: start.to_owned(),
@@ -327,7 +403,7 @@ mod tests {
         let separator = |template: &str| {
             let tokenizer = tokenizer_with_template(template);
             let reasoning = Reasoning::new(&tokenizer, &ThinkingMarkers::default()).unwrap();
-            reasoning.separator_token_ids.to_vec()
+            reasoning.units.separator
         };
         let off = "{% if add_generation_prompt and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}";
         assert_eq!(
@@ -344,24 +420,76 @@ mod tests {
             "{{ messages[0].content }}<think></think>So",
             "{{ raise_exception('no') }}",
         ] {
-            assert_eq!(separator(template), [0; 0], "{template}");
+            assert!(separator(template).is_empty(), "{template}");
         }
+    }
+
+    /// The thinking and the answer of an output, taken token by token, so that what is held back is told in time.
+    fn told_apart(
+        reasoning: &Reasoning,
+        answer: AnswerKind,
+        ended: Option<bool>,
+        output: &[u32],
+    ) -> (String, String) {
+        let tokenizer = tokenizer();
+        let request = EngineCoreRequest {
+            sampling_params: SamplingParams {
+                skip_special_tokens: false,
+                ..SamplingParams::default()
+            },
+            ..EngineCoreRequest::default()
+        };
+        let stop = Arc::new(StopStrings::new(&request.sampling_params.stop));
+        let split = reasoning.split(ended, answer);
+        let mut detokenizer =
+            IncrementalDetokenizer::with_thinking(&tokenizer, &request, Some(split), stop);
+        let (mut thought, mut text) = (String::new(), String::new());
+        for (i, token_id) in output.iter().enumerate() {
+            detokenizer.update(&[*token_id], false);
+            let is_last = i + 1 == output.len();
+            text.push_str(&detokenizer.get_next_output_text(is_last, true));
+            thought.push_str(
+                &detokenizer
+                    .get_next_reasoning_text(true)
+                    .unwrap_or_default(),
+            );
+        }
+        (thought, text)
+    }
+
+    fn both(thought: &str, text: &str) -> (String, String) {
+        (thought.to_owned(), text.to_owned())
     }
 
     #[test]
     fn only_constrained_answers_are_separated() {
         let mut reasoning = reasoning();
-        reasoning.separator_token_ids = [10, 10].into();
-        assert_eq!(reasoning.thinking_tokens().separator_token_ids, [10, 10]);
-        let split = reasoning.split(Some(false), AnswerKind::Constrained);
-        assert_eq!(
-            (split.separator_token_ids(), split.num_separating()),
-            (&[10, 10][..], 0)
-        );
-        let ended = reasoning.split(Some(true), AnswerKind::Constrained);
-        assert_eq!(ended.num_separating(), 2);
-        let free = reasoning.split(Some(false), AnswerKind::Free);
-        assert!(free.separator_token_ids().is_empty());
+        reasoning.units.separator = vec![10, 10];
+        let tokens = reasoning.thinking_tokens().unwrap();
+        assert_eq!(tokens.separator_token_ids, [10, 10]);
+        let thinking = [104, THINK_END, 10, 10, 111];
+        for (answer, ended, output, expected) in [
+            (
+                AnswerKind::Constrained,
+                Some(false),
+                &thinking[..],
+                both("h", "o"),
+            ),
+            (
+                AnswerKind::Constrained,
+                Some(true),
+                &thinking[2..],
+                both("", "\n\no"),
+            ),
+            (
+                AnswerKind::Free,
+                Some(false),
+                &thinking[..],
+                both("h", "\n\no"),
+            ),
+        ] {
+            assert_eq!(told_apart(&reasoning, answer, ended, output), expected);
+        }
     }
 
     /// Channels, as Harmony has them: `<|im_end|>` stands for its control tokens.
@@ -371,35 +499,17 @@ mod tests {
             start: "<|im_end|>t:".to_owned(),
             end: "</think>".to_owned(),
             answer: "<|im_end|>a:".to_owned(),
+            ..ThinkingMarkers::default()
         };
         let reasoning = Reasoning::new(&tokenizer(), &markers).unwrap();
         let [t, a, colon] = [b't', b'a', b':'].map(u32::from);
         let header = [IM_END, a, colon];
-        assert_eq!(reasoning.thinking_tokens().separator_token_ids, header);
+        let tokens = reasoning.thinking_tokens().unwrap();
+        assert_eq!(tokens.separator_token_ids, header);
         let thinking = [IM_END, t, colon, 104, THINK_END];
         let text = |answer, ended, output: &[&[u32]]| {
-            let tokenizer = tokenizer();
-            let request = EngineCoreRequest {
-                sampling_params: SamplingParams {
-                    skip_special_tokens: false,
-                    ..SamplingParams::default()
-                },
-                ..EngineCoreRequest::default()
-            };
-            let stop = Arc::new(StopStrings::new(&request.sampling_params.stop));
-            let split = reasoning.split(ended, answer);
-            let mut detokenizer =
-                IncrementalDetokenizer::with_thinking(&tokenizer, &request, Some(split), stop);
-            let output = output.concat();
-            // Token by token, so that what is held back is told in time.
-            for token_id in output {
-                detokenizer.update(&[token_id], false);
-            }
-            let text = detokenizer.get_next_output_text(true, false);
-            let thought = detokenizer.get_next_reasoning_text(false);
-            (thought.unwrap_or_default(), text)
+            told_apart(&reasoning, answer, ended, &output.concat())
         };
-        let both = |thought: &str, text: &str| (thought.to_owned(), text.to_owned());
         for answer in [AnswerKind::Free, AnswerKind::Constrained] {
             for ended in [None, Some(false)] {
                 let found = text(answer, ended, &[&thinking, &header, &[111, 107]]);
@@ -423,7 +533,7 @@ mod tests {
 
     #[test]
     fn the_last_token_decides_in_tokens() {
-        let ended = |ids: &[u32]| reasoning().ended_in_tokens(ids);
+        let ended = |ids: &[u32]| reasoning().ended_in_tokens(&tokenizer(), ids);
         assert!(ended(&[1, 2]));
         assert!(!ended(&[1, THINK_START, 2]));
         assert!(ended(&[1, THINK_START, 2, THINK_END, 3]));

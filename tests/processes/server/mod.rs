@@ -29,6 +29,7 @@ mod pooling;
 mod responses;
 mod security;
 pub(crate) mod support;
+mod thinking;
 mod token_ids;
 mod tool_strictness;
 mod tools;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use rustix::process::geteuid;
+use sandbox::{not_private, own_user};
 
 /// Held by a server: locked, and removed at the end.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Running {
     /// Whether the file's owner is who may say so of this process: whoever else can write the file
     /// could have any process ended.
     pub(crate) fn may_be_signalled(&self) -> bool {
-        self.owner == geteuid().as_raw()
+        self.owner == own_user()
             || fs::metadata(format!("/proc/{}", self.process_id))
                 .is_ok_and(|process| process.uid() == self.owner)
     }
@@ -169,19 +169,13 @@ fn default_folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(folder) => PathBuf::from(folder).join("formwork"),
         // Anybody can make it before us.
-        None => std::env::temp_dir().join(format!("formwork-{}", geteuid().as_raw())),
+        None => std::env::temp_dir().join(format!("formwork-{}", own_user())),
     }
 }
 
 /// Refuses a folder in which another user could have put files or links.
 fn check_private(folder: &Path, metadata: &Metadata) -> anyhow::Result<()> {
-    let wrong = if !metadata.is_dir() {
-        "is no folder"
-    } else if metadata.uid() != geteuid().as_raw() {
-        "belongs to another user"
-    } else if metadata.mode() & 0o022 != 0 {
-        "can be written to by other users"
-    } else {
+    let Some(wrong) = not_private(metadata) else {
         return Ok(());
     };
     bail!(
@@ -231,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_stranger_may_name_only_processes_of_its_own() {
-        let own = geteuid().as_raw();
+        let own = own_user();
         let says = |owner| Running {
             process_id: i32::try_from(std::process::id()).unwrap(),
             address: None,
@@ -245,21 +239,15 @@ mod tests {
     #[test]
     fn a_folder_that_others_write_to_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let (own, link) = (folder.path().join("own"), folder.path().join("link"));
-        fs::create_dir(&own).unwrap();
-        symlink(&own, &link).unwrap();
-        let check = |path: &Path| check_private(path, &fs::symlink_metadata(path).unwrap());
-        for (mode, good) in [(0o700, true), (0o755, true), (0o770, false), (0o777, false)] {
-            fs::set_permissions(&own, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(check(&own).is_ok(), good, "{mode:o}");
-        }
-        fs::set_permissions(&own, fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(check(&link).is_err());
-        // Of root, whom these tests may be run by as well.
-        let root = fs::symlink_metadata("/proc").unwrap();
-        assert_eq!(
-            check_private(Path::new("/proc"), &root).is_ok(),
-            geteuid().is_root()
+        let check = |mode| {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            check_private(folder.path(), &fs::symlink_metadata(folder.path()).unwrap())
+        };
+        assert!(check(0o700).is_ok());
+        let error = check(0o777).unwrap_err().to_string();
+        assert!(
+            error.contains("can be written to by other users: name a file"),
+            "{error}"
         );
     }
 }

@@ -218,7 +218,7 @@ impl OpenAIServing {
         let budget = &mut generate.sampling_params.thinking_token_budget;
         if let Prompt::Chat(chat) = &generate.prompt
             && budget.is_none()
-            && self.engine.thinks()
+            && self.engine.takes_thinking_budget()
         {
             let variables = &chat.chat_template_kwargs;
             *budget = thinking_token_budget(variables, self.reads_effort(chat));

@@ -93,6 +93,14 @@ impl OpenAIServing {
             let message = " has no effect: the model doesn't think".to_owned();
             unread.push((REASONING_EFFORT.to_owned(), message));
         }
+        let reads_effort = template.mentions(REASONING_EFFORT);
+        let budget =
+            reasoning_effort::thinking_token_budget(&request.chat_template_kwargs, reads_effort);
+        if budget.is_some() && self.engine.thinks() && !self.engine.takes_thinking_budget() {
+            let message =
+                " bounds no tokens of thinking, which this model marks by plain text".to_owned();
+            unread.push((REASONING_EFFORT.to_owned(), message));
+        }
         for (field, message) in unread {
             warnings.push(&field, &message);
         }

@@ -1,7 +1,6 @@
 //! The constraint that a format for calls puts on an answer: a structural tag.
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::call_text::{CallText, NAME};
@@ -54,7 +53,7 @@ impl ToolCallFormat {
         &'a self,
         functions: &'a [CallableFunction<'a>],
         calls: &Calls,
-        answer: Option<Value>,
+        answer: Option<Box<RawValue>>,
         parallel: bool,
     ) -> StructuralTag<'a> {
         let parallel = parallel && self.parallel;
@@ -70,7 +69,11 @@ impl ToolCallFormat {
                     false => r"[\s\S]*".to_owned(),
                 };
                 let answer = self.in_text(Format::Regex { pattern });
-                either(answer, self.calls_only(functions, parallel))
+                let answer = either(answer, self.calls_only(functions, parallel));
+                match self.preambles() {
+                    Some(preambles) => sequence(vec![preambles, answer]),
+                    None => answer,
+                }
             }
             (Calls::Possible, None) => self.calls_in_text(functions, parallel),
         };
@@ -83,6 +86,18 @@ impl ToolCallFormat {
             true => text,
             false => sequence(vec![const_string(&self.text), text]),
         }
+    }
+
+    /// Any number of texts for the user before an answer that is free, or calls. A constraint holds for all that the user
+    /// gets, so there are none beside it.
+    fn preambles(&self) -> Option<Format<'_>> {
+        let preamble = self.preamble.as_ref()?;
+        let content = Box::new(Format::Tag(Tag {
+            begin: preamble.begin.clone(),
+            content: Box::new(Format::AnyText {}),
+            end: &preamble.end,
+        }));
+        Some(Format::Star { content })
     }
 
     /// A pattern of any text that doesn't begin as a call does, of whatever function.
@@ -141,7 +156,7 @@ impl ToolCallFormat {
             used.push(trigger);
             tags.push(Tag {
                 begin: trigger.clone(),
-                content: sequence(elements),
+                content: Box::new(sequence(elements)),
                 end,
             });
         }
@@ -182,7 +197,7 @@ impl ToolCallFormat {
         let of_spelling = |call: &'a CallText| {
             functions.iter().map(move |function| Tag {
                 begin: call.head_of(function.name),
-                content: match call.after_index() {
+                content: Box::new(match call.after_index() {
                     None => self.arguments_of(function),
                     Some(after_index) => sequence(vec![
                         Format::Regex {
@@ -191,7 +206,7 @@ impl ToolCallFormat {
                         const_string(after_index),
                         self.arguments_of(function),
                     ]),
-                },
+                }),
                 end: &call.close,
             })
         };
@@ -286,6 +301,11 @@ pub(in crate::openai) enum Format<'a> {
         at_least_one: bool,
         stop_after_first: bool,
     },
+    AnyText {},
+    Star {
+        content: Box<Format<'a>>,
+    },
+    Tag(Tag<'a>),
     TriggeredTags {
         triggers: Vec<&'a str>,
         tags: Vec<Tag<'a>>,
@@ -293,14 +313,14 @@ pub(in crate::openai) enum Format<'a> {
     },
     /// The request's own.
     #[serde(untagged)]
-    Given(Value),
+    Given(Box<RawValue>),
 }
 
 /// Text between two fixed ones.
 #[derive(Debug, Serialize)]
 pub(in crate::openai) struct Tag<'a> {
     begin: String,
-    content: Format<'a>,
+    content: Box<Format<'a>>,
     end: &'a str,
 }
 
@@ -336,6 +356,9 @@ impl Format<'_> {
             | Self::Regex { .. }
             | Self::Grammar { .. }
             | Self::JsonSchema { .. }
+            | Self::AnyText {}
+            | Self::Star { .. }
+            | Self::Tag(_)
             | Self::Given(_) => None,
         }
     }

@@ -237,6 +237,34 @@ fn the_final_channel_is_content() {
     );
 }
 
+/// Harmony's `commentary` without a recipient is text for the user, before the answer or a call.
+#[test]
+fn preambles_are_content() {
+    const BEGIN: &str = "<|channel|>commentary<|message|>";
+    const END: &str = "<|end|><|start|>assistant";
+    let openai = openings("openai", &functions());
+    let stop = || vec![("stop-it".to_owned(), "{}".to_owned())];
+    let call = written("openai", &[("stop-it", json!({}))]);
+    let final_text = "<|channel|>final<|message|>Done.".to_owned();
+    for (text, content, calls) in [
+        (format!("{BEGIN}I look.{END}{call}"), "I look.", stop()),
+        (format!("{BEGIN}I look. \n{END}{call}"), "I look.", stop()),
+        (format!("{BEGIN}A{END}{BEGIN}B{END}{call}"), "A\nB", stop()),
+        (format!("{BEGIN}A{END}{final_text}"), "A\nDone.", Vec::new()),
+        (
+            format!("{BEGIN}a < b <|end|> {END}{call}"),
+            "a < b <|end|>",
+            stop(),
+        ),
+        // Cut off.
+        (format!("{BEGIN}A<|end|><|st"), "A<|end|><|st", Vec::new()),
+        (format!("{BEGIN}A{END}"), "A", Vec::new()),
+    ] {
+        let found = read_in_all_cuts(&openai, &text);
+        assert_eq!(found, (content.to_owned(), calls), "{text}");
+    }
+}
+
 #[test]
 fn ids_are_of_the_formats_form() {
     let ids = |format: &str| -> Vec<Option<String>> {

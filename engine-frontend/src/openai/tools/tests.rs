@@ -194,6 +194,30 @@ fn one_call_where_several_are_unwanted() {
 }
 
 #[test]
+fn preambles_come_before_answers_and_calls_that_are_free() {
+    const PREAMBLE: &str = "<|channel|>commentary<|message|>Let me see.<|end|><|start|>assistant";
+    let call = call("openai", "stop", json!({}));
+    let text = text_of("openai", "Done.");
+    let auto = Answers::new(&ToolChoice::Auto, true, "openai", None);
+    for (answer, expected) in [
+        (format!("{PREAMBLE}{call}"), Is::Whole),
+        (format!("{PREAMBLE}{PREAMBLE}{text}"), Is::Whole),
+        (PREAMBLE.to_owned(), Is::Begun),
+        (format!("{PREAMBLE}Done."), Is::Wrong),
+        (format!("{text}{PREAMBLE}"), Is::Whole), // It is text of the answer.
+        (
+            format!("{PREAMBLE}{}", call.replace("{}", "{\"a\": 1}")),
+            Is::Wrong,
+        ),
+    ] {
+        assert_eq!(auto.check(&answer), expected, "{answer}");
+    }
+    // Where the request says what the answer is, or that it is a call, nothing else is.
+    let required = Answers::new(&ToolChoice::Required, true, "openai", None);
+    assert_eq!(required.check(&format!("{PREAMBLE}{call}")), Is::Wrong);
+}
+
+#[test]
 fn text_follows_only_calls_that_stand_by_themselves() {
     for format in FORMATS {
         let text = format!("{} Done.", call(format, "stop", json!({})));

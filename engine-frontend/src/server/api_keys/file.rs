@@ -7,14 +7,14 @@
 //! ```
 
 use std::collections::HashSet;
-use std::fs::{Metadata, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Read;
 use std::num::NonZeroU32;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use rustix::process::geteuid;
+use sandbox::{foreign_owner, own_user};
 use serde::{Deserialize, Serialize};
 
 use crate::error::cut_short;
@@ -179,12 +179,6 @@ pub enum ApiKeysError {
     },
 }
 
-/// Whose file it is, where that is neither the server's user nor root.
-fn foreign_owner(metadata: &Metadata, own: u32) -> Option<u32> {
-    let owner = metadata.uid();
-    (owner != own && owner != 0).then_some(owner)
-}
-
 /// The keys of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<ApiKeyEntry>, ApiKeysError> {
     let read_error = |error| ApiKeysError::Read {
@@ -205,7 +199,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<ApiKeyEntry>, ApiKeysError> {
     if !metadata.is_file() {
         return Err(problem("it must be a regular file".to_owned()));
     }
-    if let Some(owner) = foreign_owner(&metadata, geteuid().as_raw()) {
+    if let Some(owner) = foreign_owner(&metadata, own_user()) {
         return Err(problem(format!(
             "it belongs to the user {owner}, who may give out keys with it: chown it to the server's user or to root"
         )));
@@ -358,12 +352,6 @@ mod tests {
             assert_eq!(read(&path).is_ok(), is_good, "{mode:o}");
         }
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-        let metadata = std::fs::metadata(&path).unwrap();
-        let owner = metadata.uid();
-        assert_eq!(foreign_owner(&metadata, owner), None);
-        // Root's is trusted by all.
-        let expected = (owner != 0).then_some(owner);
-        assert_eq!(foreign_owner(&metadata, owner + 1), expected);
         std::fs::write(&path, "# none\n").unwrap();
         let error = read(&path).unwrap_err().to_string();
         assert!(error.contains("it holds no key"), "{error}");

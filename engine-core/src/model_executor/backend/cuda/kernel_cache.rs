@@ -1,8 +1,10 @@
 //! Where compiled kernels are kept, so that a start needs neither the compiler nor its time.
 
 use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+use sandbox::not_private;
 
 /// Nobody else may read or write there: what is in it runs on the GPU.
 const PRIVATE: u32 = 0o700;
@@ -29,18 +31,14 @@ fn private(folder: &Path) -> bool {
         .recursive(true)
         .mode(PRIVATE)
         .create(folder);
-    // SAFETY: it takes nothing, touches no memory and can't fail.
-    let own = unsafe { libc::geteuid() };
-    let is_own = |metadata: fs::Metadata| {
-        metadata.is_dir() && metadata.uid() == own && metadata.mode() & 0o022 == 0
-    };
-    made.is_ok() && fs::symlink_metadata(folder).is_ok_and(is_own)
+    let is_private = |metadata: fs::Metadata| not_private(&metadata).is_none();
+    made.is_ok() && fs::symlink_metadata(folder).is_ok_and(is_private)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The superuser, who can change everything anyway.
-const ROOT: u32 = 0;
+use sandbox::{foreign_owner, own_user};
+
 /// Bits of a mode: its group or others may write.
 const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
 /// Others may write.
@@ -54,15 +54,10 @@ pub(super) fn of_folder(path: &Path) -> Option<Distrust> {
 }
 
 fn by_owner_and_mode(metadata: &Metadata, own: u32) -> Option<Distrust> {
-    if metadata.uid() != own && metadata.uid() != ROOT {
+    if foreign_owner(metadata, own).is_some() {
         return Some(Distrust::ForeignFile);
     }
     (metadata.mode() & GROUP_OR_OTHERS_WRITE != 0).then_some(Distrust::WritableFile)
-}
-
-fn own_user() -> u32 {
-    // SAFETY: it takes nothing, touches no memory and can't fail.
-    unsafe { libc::geteuid() }
 }
 
 #[cfg(test)]
@@ -91,7 +86,7 @@ mod tests {
         // Another user's, as that user sees it: ours is another's then, unless we are root.
         let metadata = file.as_file().metadata().unwrap();
         let seen = by_owner_and_mode(&metadata, own + 1);
-        if own != ROOT {
+        if own != 0 {
             assert_eq!(seen, Some(Distrust::ForeignFile));
             return;
         }
