@@ -24,6 +24,7 @@ MATURIN=$tools/bin/maturin WHEEL_PROFILE=$profile python/engine/build.sh "$wheel
 # formwork depends on formwork-grammar, and on nothing else.
 "$venv/bin/pip" install --quiet --no-compile --no-index --find-links "$wheels/$profile" formwork
 "$venv/bin/mypy" --config-file python/engine/pyproject.toml --cache-dir "$venv/mypy" python/engine/source/formwork
+(cd "$venv" && bin/stubtest formwork._engine)
 # Not from the source folder: what was installed is what is tested.
 for tests in python/tests python/engine/tests; do
     status=0

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from formwork import AsyncLLM, RequestOutputKind, SamplingParams, StructuredOutputsParams, ValidationError
+from formwork import AsyncEngineArgs, AsyncLLM, RequestOutputKind, SamplingParams, StructuredOutputsParams, ValidationError
 
 PROMPT = "Once upon a time"
 
@@ -45,6 +45,25 @@ def test_conversations_and_ids(engine):
 
     last = asyncio.run(run())[-1]
     assert last.request_id == "mine" and last.finished
+
+
+def test_an_engine_from_vllms_arguments():
+    """As vLLM's example of streams makes one and reads it."""
+
+    async def run():
+        args = AsyncEngineArgs(max_model_len=64, enforce_eager=True)
+        assert repr(args) == "EngineArgs(max_model_len=64, enforce_eager=True, model=None)"
+        engine = AsyncLLM.from_engine_args(args)
+        params = SamplingParams(max_tokens=9, ignore_eos=True, output_kind=RequestOutputKind.DELTA)
+        tokens = []
+        async for output in engine.generate(request_id="stream-1", prompt=PROMPT, sampling_params=params):
+            assert output.request_id == "stream-1"
+            tokens += [token for completion in output.outputs for token in completion.token_ids]
+        engine.shutdown()
+        return tokens, output.finished
+
+    tokens, finished = asyncio.run(run())
+    assert len(tokens) == 9 and finished
 
 
 def test_errors_come_by_the_stream(engine):

@@ -10,7 +10,7 @@ __path__ = __import__("pkgutil").extend_path(__path__, __name__)
 from ._engine import EngineDeadError, ValidationError, __version__
 from ._serve import Server, serve
 from .async_llm import AsyncLLM
-from .llm import LLM, PromptType, TextPrompt, TokensPrompt
+from .llm import LLM, AsyncEngineArgs, EngineArgs, PromptType, TextPrompt, TokensPrompt
 from .outputs import CompletionOutput, Logprob, RequestOutput
 from .sampling_params import (
     GuidedDecodingParams,
@@ -22,8 +22,10 @@ from .sampling_params import (
 
 __all__ = [
     "LLM",
+    "AsyncEngineArgs",
     "AsyncLLM",
     "CompletionOutput",
+    "EngineArgs",
     "EngineDeadError",
     "GuidedDecodingParams",
     "Logprob",

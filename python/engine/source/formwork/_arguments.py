@@ -13,7 +13,7 @@ _IDLE: dict[str, tuple[Any, ...]] = {
     "distributed_executor_backend": ("mp", "uni"),
     "enforce_eager": (True, False),
     "pipeline_parallel_size": (1,),
-    "swap_space": (0,),
+    "swap_space": (0, 4),
     "tensor_parallel_size": (1,),
     "tokenizer_mode": ("auto",),
     "trust_remote_code": (True, False),

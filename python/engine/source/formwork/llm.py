@@ -7,7 +7,7 @@ import os
 import random
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, Union
+from typing import Any, Self, TypedDict, Union
 
 from . import _engine
 from ._arguments import pairs
@@ -65,6 +65,19 @@ def _prompts(prompts: Any) -> list[Any]:
     return list(prompts)
 
 
+class EngineArgs:
+    """Arguments of an engine, for `from_engine_args`; as attributes, by their names. `AsyncEngineArgs` is the same."""
+
+    def __init__(self, model: str | os.PathLike[str] | None = None, **engine_args: Any) -> None:
+        self.__dict__.update(engine_args, model=model)
+
+    def __repr__(self) -> str:
+        return f"EngineArgs({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+AsyncEngineArgs = EngineArgs
+
+
 class BaseLLM:
     """An engine core and what this process knows of it. `LLM` and `AsyncLLM` have it in common."""
 
@@ -77,6 +90,11 @@ class BaseLLM:
         self._numbers = itertools.count()
         # At the end of the program too, where no object is sure to be deleted.
         self._end = weakref.finalize(self, self._engine.shutdown)
+
+    @classmethod
+    def from_engine_args(cls, engine_args: EngineArgs) -> Self:
+        """The engine with these arguments."""
+        return cls(**vars(engine_args))
 
     def get_default_sampling_params(self) -> SamplingParams:
         """Sampling parameters as the model's generation_config.json recommends them."""
