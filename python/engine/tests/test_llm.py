@@ -160,6 +160,21 @@ def test_parameters_that_are_wrong_for_every_model(given, parameter):
     assert parameter.split(".")[-1] in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "given, error, message",
+    [
+        ({"output_kind": 1}, TypeError, "output_kind must be a RequestOutputKind, got 1"),
+        ({"truncate_prompt_tokens": 2**70}, ValueError, "truncate_prompt_tokens must be a whole number of 64 bits"),
+        ({"truncate_prompt_tokens": "x"}, TypeError, "truncate_prompt_tokens must be a whole number, got 'x'"),
+        ({"detokenize": "x"}, TypeError, "detokenize"),
+        ({"temperature": float("nan")}, ValueError, "sampling_params must be made of what JSON has"),
+    ],
+)
+def test_parameters_that_json_does_not_have(given, error, message):
+    with pytest.raises(error, match=message):
+        SamplingParams(**given)
+
+
 def test_an_unknown_parameter():
     with pytest.raises(TypeError, match="guided_yaml"):
         SamplingParams(guided_yaml="a")
@@ -178,6 +193,7 @@ def test_an_unknown_parameter():
         ([[99999]], ValidationError, "token id 99999 is out of range"),
         (["x" * 5000], ValidationError, "maximum context length is 512"),
         ([""], ValidationError, "prompt"),
+        (["\ud800"], ValueError, "surrogates"),
     ],
 )
 def test_prompts_that_are_refused(llm, prompts, error, message):
@@ -194,6 +210,8 @@ def test_other_arguments_that_are_refused(llm):
         llm.generate("a", {"n": 1}, use_tqdm=False)
     with pytest.raises(ValueError, match="priority must have one number for each prompt"):
         llm.generate("a", GREEDY, priority=[1, 2], use_tqdm=False)
+    with pytest.raises(TypeError, match="priority must be a whole number, got 'x'"):
+        llm.generate("a", GREEDY, priority=["x"], use_tqdm=False)
     with pytest.raises(ValidationError, match="logprobs must be at most 20 here .max_logprobs raises"):
         llm.generate("a", SamplingParams(logprobs=100), use_tqdm=False)
     with pytest.raises(ValidationError, match=r"messages\[0\].role must be one of"):

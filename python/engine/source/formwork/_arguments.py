@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from typing import Any
 
 from ._engine import ValidationError
@@ -33,8 +34,8 @@ def pairs(arguments: dict[str, Any]) -> list[tuple[str, bool | str]]:
             continue
         if name in _IDLE:
             values = " or ".join(repr(idle) for idle in _IDLE[name])
-            error = ValidationError(f"{name} must be {values}, or left out: there is no other here, got {value!r:.200}")
-            error.parameter, error.value = name, repr(value)[:200]
+            error = ValidationError(f"{name} must be {values}, or left out: there is no other here, got {reprlib.repr(value)}")
+            error.parameter, error.value = name, reprlib.repr(value)
             raise error
         if isinstance(value, (bool, str)):
             given.append((name, value))

@@ -9,7 +9,7 @@ from typing import Any
 
 from .llm import BaseLLM, Message, PromptType, chat_options, prompt_of
 from .outputs import RequestOutput
-from .sampling_params import SamplingParams, to_json
+from .sampling_params import SamplingParams, check_int64, to_json
 
 
 class AsyncLLM(BaseLLM):
@@ -57,6 +57,7 @@ class AsyncLLM(BaseLLM):
     async def _stream(
         self, prompt: dict[str, Any], sampling_params: SamplingParams | None, request_id: str | None, priority: int
     ) -> AsyncGenerator[RequestOutput, None]:
+        check_int64("priority", priority)
         if sampling_params is None:
             sampling_params = self.get_default_sampling_params()
         number = str(next(self._numbers)) if request_id is None else request_id

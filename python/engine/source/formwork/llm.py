@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import reprlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypedDict, Union
@@ -13,7 +14,7 @@ from . import _engine
 from ._arguments import pairs
 from ._executables import find
 from .outputs import RequestOutput
-from .sampling_params import SamplingParams, native, to_json
+from .sampling_params import SamplingParams, check_int64, native, to_json
 
 
 class TextPrompt(TypedDict):
@@ -44,13 +45,13 @@ def prompt_of(prompt: Any) -> dict[str, Any]:
         elif "prompt_token_ids" in given and set(given) <= {"prompt", "prompt_token_ids"}:
             prompt = given["prompt_token_ids"]
         else:
-            raise ValueError(f"a prompt's dict must have prompt or prompt_token_ids, got {sorted(map(str, given))}")
+            raise ValueError(f"a prompt's dict must have prompt or prompt_token_ids, got {reprlib.repr(list(given))}")
     if isinstance(prompt, str):
         return {"text": prompt}
     if isinstance(prompt, Sequence) and not isinstance(prompt, (bytes, bytearray)):
         for token in prompt:
             if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < 2**32:
-                raise ValueError(f"prompt_token_ids must be token ids, whole numbers from 0, got {token!r:.200}")
+                raise ValueError(f"prompt_token_ids must be token ids, whole numbers from 0, got {reprlib.repr(token)}")
         return {"token_ids": list(prompt)}
     raise TypeError(f"a prompt must be text, a list of token ids, or a dict with one of them, got {type(prompt).__name__}")
 
@@ -83,7 +84,7 @@ class BaseLLM:
 
     def __init__(self, model: str | os.PathLike[str] | None = None, *, seed: int | None = None, **engine_args: Any) -> None:
         if seed is not None and not isinstance(seed, int):
-            raise TypeError(f"seed must be a whole number, got {seed!r:.200}")
+            raise TypeError(f"seed must be a whole number, got {reprlib.repr(seed)}")
         executable = engine_args.pop("engine_core", None) or find("formwork-engine-core")
         self._engine = _engine.Engine(pairs({"model": model, **engine_args}), os.fsdecode(executable))
         self._seeds = None if seed is None else random.Random(seed)
@@ -188,6 +189,8 @@ class LLM(BaseLLM):
             sampling_params = self.get_default_sampling_params()
         if priority is not None and len(priority) != len(prompts):
             raise ValueError(f"priority must have one number for each prompt: got {len(priority)} for {len(prompts)}")
+        for level in priority or ():
+            check_int64("priority", level)
         requests = []
         # An error ends those that were sent: they are dropped.
         for i, (prompt, params) in enumerate(zip(prompts, native(sampling_params, len(prompts)))):

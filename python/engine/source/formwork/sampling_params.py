@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json as _json
+import reprlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -177,7 +178,13 @@ class SamplingParams:
 
     def _to_native(self, output_kind: RequestOutputKind | None = None) -> _engine.Params:
         """The parameters as the engine has them, read anew: fields may have changed."""
-        kind = output_kind or self.output_kind
+        kind = self.output_kind if output_kind is None else output_kind
+        if not isinstance(kind, RequestOutputKind):
+            raise TypeError(f"output_kind must be a RequestOutputKind, got {reprlib.repr(kind)}")
+        if not isinstance(self.detokenize, bool):
+            raise TypeError(f"detokenize must be True or False, got {reprlib.repr(self.detokenize)}")
+        if self.truncate_prompt_tokens is not None:
+            check_int64("truncate_prompt_tokens", self.truncate_prompt_tokens)
         given = _given(self)
         for name in ("detokenize", "output_kind", "truncate_prompt_tokens"):
             given.pop(name, None)
@@ -206,6 +213,14 @@ def to_json(field: str, value: Any) -> str:
         return _json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{field} must be made of what JSON has: {error}") from error
+
+
+def check_int64(field: str, value: Any) -> None:
+    """Raises `TypeError` or `ValueError` that names the field where `value` is no whole number of 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{field} must be a whole number, got {reprlib.repr(value)}")
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{field} must be a whole number of 64 bits, got {reprlib.repr(value)}")
 
 
 def _given(params: Any) -> dict[str, Any]:
