@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the wheel (profile dev; WHEEL_PROFILE names another), installs it into a fresh virtual environment
-# and runs python/tests. Arguments go to pytest. Ends with 75 where the packages that it needs can't be had.
+# Builds both wheels (profile dev; WHEEL_PROFILE names another), installs them into a fresh virtual environment and runs
+# python/tests and python/engine/tests. FORMWORK_BIN names a folder with executables to take for the wheel formwork,
+# which are built where it is absent. Arguments go to pytest. Ends with 75 where the packages that it needs can't be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile=${WHEEL_PROFILE:-dev}
@@ -15,10 +16,21 @@ if ! "$tools/bin/maturin" --version >/dev/null 2>&1; then
 fi
 rm -rf "$wheels/$profile" "$venv"
 python3 -m venv "$venv" || exit 75
-"$venv/bin/pip" install --quiet --no-compile -r python/tests/requirements.txt || exit 75
+"$venv/bin/pip" install --quiet --no-compile -r python/tests/requirements.txt -r python/engine/tests/requirements.txt ||
+    exit 75
 "$tools/bin/maturin" build --quiet --manifest-path python/Cargo.toml --profile "$profile" \
     --compatibility linux --out "$wheels/$profile"
-"$venv/bin/pip" install --quiet --no-compile --no-deps "$wheels/$profile"/formwork_grammar-*.whl
+MATURIN=$tools/bin/maturin WHEEL_PROFILE=$profile python/engine/build.sh "$wheels/$profile" --compatibility linux
+# formwork depends on formwork-grammar, and on nothing else.
+"$venv/bin/pip" install --quiet --no-compile --no-index --find-links "$wheels/$profile" formwork
+"$venv/bin/mypy" --config-file python/engine/pyproject.toml --cache-dir "$venv/mypy" python/engine/source/formwork
+(cd "$venv" && bin/stubtest formwork._engine)
 # Not from the source folder: what was installed is what is tested.
-cd python/tests
-exec "$venv/bin/python" -m pytest -q "$@"
+for tests in python/tests python/engine/tests; do
+    status=0
+    (cd "$tests" && "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@") || status=$?
+    # A choice of tests (5 is none) may be of one folder alone.
+    if [ "$status" -ne 0 ] && { [ "$status" -ne 5 ] || [ "$#" -eq 0 ]; }; then
+        exit "$status"
+    fi
+done

@@ -185,7 +185,7 @@ impl ChatCompletionRequest {
     }
 
     /// The prompt, which takes what it is made of: it may be large, and the answer takes long.
-    pub(crate) fn take_prompt(&mut self) -> Prompt {
+    pub fn take_prompt(&mut self) -> Prompt {
         let mut tools = self.tools.take();
         if let Some(tools) = &mut tools {
             tools.retain(|tool| !tool.is_null());
