@@ -151,7 +151,7 @@ impl Question {
     }
 
     /// What a user asks who wants this question answered about `input`. What all questions have in common comes
-    /// first, so that the prefix cache has it.
+    /// first, then the answers, which often several have in common: the prefix cache has both.
     pub(super) fn prompt(&self, input: &str) -> String {
         let mut prompt = format!("{TASK}\n\n");
         if !input.is_empty() {
@@ -162,15 +162,15 @@ impl Question {
             QuestionKind::Choice => ("", "Possible answers"),
             QuestionKind::Score => ("", "Possible answers, from the lowest level to the highest"),
         };
-        if !self.instructions.trim().is_empty() {
-            let _ = writeln!(prompt, "Question: {before}{}", self.instructions.trim());
-        }
         let _ = write!(prompt, "{list}:");
         for option in &self.options {
             let _ = match &option.description {
                 Some(description) => write!(prompt, "\n- {}: {description}", option.text),
                 None => write!(prompt, "\n- {}", option.text),
             };
+        }
+        if !self.instructions.trim().is_empty() {
+            let _ = write!(prompt, "\n\nQuestion: {before}{}", self.instructions.trim());
         }
         prompt
     }
@@ -279,7 +279,7 @@ mod tests {
     fn what_questions_share_comes_first() {
         let question = question(&[json!("x"), json!("y")]).unwrap();
         let prompt = question.prompt("A text.");
-        let question_part = "Question: Which?\nPossible answers:\n- x\n- y";
+        let question_part = "Possible answers:\n- x\n- y\n\nQuestion: Which?";
         assert_eq!(prompt, format!("{TASK}\n\nA text.\n\n{question_part}"));
         assert_eq!(question.prompt(""), format!("{TASK}\n\n{question_part}"));
     }

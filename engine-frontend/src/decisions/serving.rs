@@ -43,6 +43,15 @@ struct AskedPath {
     request: GenerateRequest,
 }
 
+impl AskedPath {
+    fn token_ids(&self) -> &[u32] {
+        match &self.request.prompt {
+            Prompt::TokenIds(token_ids) => token_ids,
+            _ => &[],
+        }
+    }
+}
+
 /// What came of questions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decided {
@@ -190,6 +199,8 @@ impl Preparation {
                 return Err(ValidationError::field("questions", num_paths, message));
             }
         }
+        // Each behind the one that it has most in common with, for the core computes only what differs.
+        (prepared.asked).sort_by(|one, other| one.token_ids().cmp(other.token_ids()));
         Ok(prepared)
     }
 

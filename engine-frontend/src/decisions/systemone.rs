@@ -188,7 +188,8 @@ mod tests {
         .unwrap();
         assert_eq!(questions.input, r#"{"ticket":"late"}"#);
         let prompt = questions.questions[0].prompt("");
-        assert!(prompt.ends_with("- yes: It is late.\n- no"), "{prompt}");
+        let asked = "- yes: It is late.\n- no\n\nQuestion: Is this true? Urgent?";
+        assert!(prompt.ends_with(asked), "{prompt}");
         let decided = Decided {
             probabilities: vec![
                 Some(vec![0.75, 0.25]),

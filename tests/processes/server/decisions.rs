@@ -196,7 +196,7 @@ fn message_of(question: &Value) -> (String, Vec<String>) {
         .collect();
     let message = format!(
         "Answer the question about the following text with one of its possible answers, exactly as it stands \
-         there, and with nothing else.\n\n{TEXT}\n\nQuestion: {before}{}\nPossible answers{list}:{lines}",
+         there, and with nothing else.\n\n{TEXT}\n\nPossible answers{list}:{lines}\n\nQuestion: {before}{}",
         question["instructions"].as_str().unwrap()
     );
     (

@@ -30,7 +30,7 @@ use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::weights::{StoredDtype, StoredTensor, WeightFormat};
 use crate::model_executor::{
-    Bitmask, DeviceMemory, ForwardInput, KvCacheFormat, ModelDtype, ModelLimits,
+    Bitmask, DeviceMemory, ForwardInput, KvCacheFormat, MAX_SHARED_ROWS, ModelDtype, ModelLimits,
 };
 
 /// Bytes of f32 that are rounded and uploaded at a time while loading.
@@ -47,6 +47,8 @@ pub(crate) struct CudaBackend {
     rotary: Vec<Rotary>,
     routing: Option<Routing>,
     step: Option<Step>,
+    /// Rows whose keys and values are written a second time, `[rows, qkv_width]`.
+    shared_qkv: Option<Buffer>,
     graphs: Graphs,
     head: Option<HeadBuffers>,
 }
@@ -142,6 +144,7 @@ impl CudaBackend {
             rotary: Vec::new(),
             routing: None,
             step: None,
+            shared_qkv: None,
             graphs: Graphs::default(),
             head: None,
         })
@@ -291,7 +294,9 @@ impl Backend for CudaBackend {
         let head = HEAD_ROWS * vocab_size * size_of::<f32>() + NUM_SLOTS * vocab_size.div_ceil(8);
         // Rounded rows; what outgrew its place is as much again.
         let rounded = 2 * num_tokens.saturating_mul(widest).next_power_of_two() * 2;
-        (head + rounded + 2 * cuda_device::MAX_PARTIAL_BYTES + GRAPHS_BYTES) as u64
+        // Queries, keys and values are at most some three times as wide as what they are made of.
+        let shared = MAX_SHARED_ROWS * 3 * widest * size_of::<f32>();
+        (head + rounded + shared + 2 * cuda_device::MAX_PARTIAL_BYTES + GRAPHS_BYTES) as u64
     }
 
     fn reserve(&mut self, limits: &ModelLimits, needs: StepNeeds) -> Result<(), ModelError> {
@@ -444,19 +449,31 @@ impl Backend for CudaBackend {
         rotary: Option<usize>,
         cache: &mut KvCache,
     ) -> Result<(), ModelError> {
-        let step = self.step()?;
-        let slots = Slots {
-            positions: &step.positions,
-            slots: &step.slot_mapping,
-        };
+        let step = self.step.as_ref().ok_or_else(not_reserved)?;
+        let (positions, slots) = (&step.positions, &step.slot_mapping);
+        let slots = Slots { positions, slots };
         let rotary = match rotary {
             None => None,
             Some(index) => Some(self.rotary.get(index).ok_or_else(not_reserved)?),
         };
-        let (rows, qkv, heads) = (qkv.rows, &mut qkv.buffer, heads(shape));
-        Ok(self
-            .device
-            .rotary_and_kv_write(qkv, rows, heads, rotary, slots, cache)?)
+        let (rows, width, qkv, heads) = (qkv.rows, qkv.width, &mut qkv.buffer, heads(shape));
+        let device = &self.device;
+        device.rotary_and_kv_write(qkv, rows, heads, rotary, slots, cache)?;
+        let num_shared = step.num_shared_rows;
+        if num_shared == 0 {
+            return Ok(());
+        }
+        let num_bytes = num_shared * width * size_of::<f32>();
+        let has_room = |room: &Buffer| room.num_bytes() >= num_bytes;
+        let room = match self.shared_qkv.take().filter(has_room) {
+            Some(room) => self.shared_qkv.insert(room),
+            None => self.shared_qkv.insert(device.allocate(num_bytes)?),
+        };
+        device.gather_rows(qkv, rows, width, &step.shared_rows, num_shared, room)?;
+        // They are rotated already.
+        let slots = &step.shared_slots;
+        let slots = Slots { positions, slots };
+        Ok(device.rotary_and_kv_write(room, num_shared, heads, None, slots, cache)?)
     }
 
     fn paged_attention(

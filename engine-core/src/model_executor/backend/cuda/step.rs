@@ -7,7 +7,7 @@ use cuda_device::{Buffer, Device};
 use super::bytes_of;
 use super::graphs::GraphKey;
 use crate::model_executor::error::ModelError;
-use crate::model_executor::{ForwardInput, ModelLimits};
+use crate::model_executor::{ForwardInput, MAX_SHARED_ROWS, ModelLimits};
 
 /// What the operations of a step read, in buffers that exist before the first one.
 pub(super) struct Step {
@@ -15,6 +15,10 @@ pub(super) struct Step {
     pub(super) input_ids: Buffer,
     pub(super) positions: Buffer,
     pub(super) slot_mapping: Buffer,
+    /// `[num_shared_rows]` rows that are written to other slots too, and these.
+    pub(super) shared_rows: Buffer,
+    pub(super) shared_slots: Buffer,
+    pub(super) num_shared_rows: usize,
     /// `[num_tokens]` the request that a row is of.
     pub(super) requests: Buffer,
     /// `[num_requests, table_stride]`
@@ -50,6 +54,9 @@ impl Step {
             input_ids: list(limits.max_num_batched_tokens)?,
             positions: list(limits.max_num_batched_tokens)?,
             slot_mapping: list(limits.max_num_batched_tokens)?,
+            shared_rows: list(MAX_SHARED_ROWS)?,
+            shared_slots: list(MAX_SHARED_ROWS)?,
+            num_shared_rows: 0,
             requests: list(limits.max_num_batched_tokens)?,
             block_tables: list(max_num_requests * block_table_stride)?,
             block_table_stride,
@@ -82,7 +89,10 @@ impl Step {
         self.longest = input.seq_lens.iter().copied().max().unwrap_or(0) as usize;
         self.prefill_rows = prefill_rows(input.query_start_loc);
         let rows = self.num_tokens.next_power_of_two();
-        let is_decode = self.num_requests == self.num_tokens
+        self.num_shared_rows = input.shared_rows.len();
+        // A graph has no launch that writes shared rows.
+        let is_decode = self.num_shared_rows == 0
+            && self.num_requests == self.num_tokens
             && self.num_logits_rows == self.num_tokens
             && rows <= self.max_decode_rows;
         if is_decode {
@@ -96,12 +106,15 @@ impl Step {
             requests.resize(rows[1] as usize, request as u32);
         }
         let (rows, logits_rows) = (self.num_tokens, self.num_logits_rows);
+        let num_shared = self.num_shared_rows;
         for (to, values, len, filling) in [
             (&mut self.input_ids, input.input_ids, rows, 0),
             (&mut self.positions, input.positions, rows, 0),
             // No cache has such a slot: nothing is written.
             (&mut self.slot_mapping, input.slot_mapping, rows, u32::MAX),
             (&mut self.requests, &requests, rows, 0),
+            (&mut self.shared_rows, input.shared_rows, num_shared, 0),
+            (&mut self.shared_slots, input.shared_slots, num_shared, 0),
             (
                 &mut self.logits_indices,
                 input.logits_indices,
