@@ -157,22 +157,32 @@ impl Question {
         if !input.is_empty() {
             let _ = write!(prompt, "{input}\n\n");
         }
-        let (before, list) = match self.kind {
-            QuestionKind::Predicate => ("Is this true? ", "Possible answers"),
-            QuestionKind::Choice => ("", "Possible answers"),
-            QuestionKind::Score => ("", "Possible answers, from the lowest level to the highest"),
+        prompt.push_str(&self.list());
+        let before = match self.kind {
+            QuestionKind::Predicate => "Is this true? ",
+            QuestionKind::Choice | QuestionKind::Score => "",
         };
-        let _ = write!(prompt, "{list}:");
-        for option in &self.options {
-            let _ = match &option.description {
-                Some(description) => write!(prompt, "\n- {}: {description}", option.text),
-                None => write!(prompt, "\n- {}", option.text),
-            };
-        }
-        if !self.instructions.trim().is_empty() {
-            let _ = write!(prompt, "\n\nQuestion: {before}{}", self.instructions.trim());
+        let instructions = self.instructions.trim();
+        if !instructions.is_empty() {
+            let _ = write!(prompt, "\n\nQuestion: {before}{instructions}");
         }
         prompt
+    }
+
+    /// The options as the prompt lists them.
+    pub(super) fn list(&self) -> String {
+        let mut list = "Possible answers".to_owned();
+        if self.kind == QuestionKind::Score {
+            list.push_str(", from the lowest level to the highest");
+        }
+        list.push(':');
+        for option in &self.options {
+            let _ = match &option.description {
+                Some(description) => write!(list, "\n- {}: {description}", option.text),
+                None => write!(list, "\n- {}", option.text),
+            };
+        }
+        list
     }
 }
 

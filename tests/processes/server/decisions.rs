@@ -328,6 +328,32 @@ fn small_steps_and_a_small_cache_change_no_probability() {
 }
 
 #[test]
+fn two_cores_or_no_prefix_cache_change_no_probability() {
+    // Lists of options that several questions have, in another order than theirs.
+    let many: Vec<Value> = (questions().into_iter())
+        .chain(questions().into_iter().rev().map(|mut question| {
+            question["instructions"] = json!("And the other customer?");
+            question
+        }))
+        .collect();
+    let body = request(&many);
+    let one_by_one: Vec<Vec<f64>> = (many.iter())
+        .flat_map(|question| {
+            let body = request(std::slice::from_ref(question));
+            answers(&Server::shared().post(PATH, &body).json())
+        })
+        .collect();
+    for flags in [
+        &[][..],
+        &["--data-parallel-size", "2", "--threads", "2"],
+        &["--no-enable-prefix-caching"],
+    ] {
+        let server = Server::start(flags);
+        assert_close(&answers(&server.post(PATH, &body).json()), &one_by_one);
+    }
+}
+
+#[test]
 fn questions_outlive_their_core() {
     let server = Server::start(&["--max-num-batched-tokens", "32"]);
     let many: Vec<Value> = (0..20).flat_map(|_| questions()).collect();
