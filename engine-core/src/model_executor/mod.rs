@@ -73,7 +73,7 @@ pub struct ForwardInput<'a> {
 }
 
 /// Most `shared_rows` of a batch: backends have room for them from the start.
-pub(crate) const MAX_SHARED_ROWS: usize = 1024;
+pub(crate) const MAX_SHARED_ROWS: usize = 4096;
 
 /// A grammar's mask in words: bit `t % 32` of word `t / 32` is token `t`, 1 for allowed.
 #[derive(Debug, Clone, Copy)]

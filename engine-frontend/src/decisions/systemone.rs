@@ -188,7 +188,10 @@ mod tests {
         .unwrap();
         assert_eq!(questions.input, r#"{"ticket":"late"}"#);
         let prompt = questions.questions[0].prompt("");
-        let asked = "- yes: It is late.\n- no\n\nQuestion: Is this true? Urgent?";
+        let asked = concat!(
+            "- yes: It is late.\n- no\n\n",
+            r#"Question: Is this true? {"question":"Urgent?"}"#
+        );
         assert!(prompt.ends_with(asked), "{prompt}");
         let decided = Decided {
             probabilities: vec![

@@ -102,7 +102,7 @@ impl FromIterator<(RequestId, usize)> for NumScheduledTokens {
 }
 
 /// Most [`NewRequestData::num_shared_tokens`] of a step together.
-pub const MAX_SHARED_TOKENS: usize = 1024;
+pub const MAX_SHARED_TOKENS: usize = 4096;
 
 /// All about a request that the runner has not seen.
 #[derive(Debug, Clone)]

@@ -21,7 +21,7 @@ use cuda_device::{
 
 use self::graphs::Graphs;
 use self::mask_pool::{MaskPool, NUM_SLOTS};
-use self::step::Step;
+use self::step::{SHARED_PIECE, Step};
 use super::{
     AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds, no_encoders,
     not_reserved,
@@ -30,7 +30,7 @@ use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::weights::{StoredDtype, StoredTensor, WeightFormat};
 use crate::model_executor::{
-    Bitmask, DeviceMemory, ForwardInput, KvCacheFormat, MAX_SHARED_ROWS, ModelDtype, ModelLimits,
+    Bitmask, DeviceMemory, ForwardInput, KvCacheFormat, ModelDtype, ModelLimits,
 };
 
 /// Bytes of f32 that are rounded and uploaded at a time while loading.
@@ -47,7 +47,7 @@ pub(crate) struct CudaBackend {
     rotary: Vec<Rotary>,
     routing: Option<Routing>,
     step: Option<Step>,
-    /// Rows whose keys and values are written a second time, `[rows, qkv_width]`.
+    /// Rows whose keys and values are written a second time, `[SHARED_PIECE, qkv_width]`.
     shared_qkv: Option<Buffer>,
     graphs: Graphs,
     head: Option<HeadBuffers>,
@@ -295,7 +295,7 @@ impl Backend for CudaBackend {
         // Rounded rows; what outgrew its place is as much again.
         let rounded = 2 * num_tokens.saturating_mul(widest).next_power_of_two() * 2;
         // Queries, keys and values are at most some three times as wide as what they are made of.
-        let shared = MAX_SHARED_ROWS * 3 * widest * size_of::<f32>();
+        let shared = SHARED_PIECE * 3 * widest * size_of::<f32>();
         (head + rounded + shared + 2 * cuda_device::MAX_PARTIAL_BYTES + GRAPHS_BYTES) as u64
     }
 
@@ -459,21 +459,20 @@ impl Backend for CudaBackend {
         let (rows, width, qkv, heads) = (qkv.rows, qkv.width, &mut qkv.buffer, heads(shape));
         let device = &self.device;
         device.rotary_and_kv_write(qkv, rows, heads, rotary, slots, cache)?;
-        let num_shared = step.num_shared_rows;
-        if num_shared == 0 {
-            return Ok(());
+        let num_bytes = SHARED_PIECE * width * size_of::<f32>();
+        for piece in step.shared() {
+            let has_room = |room: &Buffer| room.num_bytes() >= num_bytes;
+            let room = match self.shared_qkv.take().filter(has_room) {
+                Some(room) => self.shared_qkv.insert(room),
+                None => self.shared_qkv.insert(device.allocate(num_bytes)?),
+            };
+            device.gather_rows(qkv, rows, width, &piece.rows, piece.num_rows, room)?;
+            // They are rotated already.
+            let slots = &piece.slots;
+            let slots = Slots { positions, slots };
+            device.rotary_and_kv_write(room, piece.num_rows, heads, None, slots, cache)?;
         }
-        let num_bytes = num_shared * width * size_of::<f32>();
-        let has_room = |room: &Buffer| room.num_bytes() >= num_bytes;
-        let room = match self.shared_qkv.take().filter(has_room) {
-            Some(room) => self.shared_qkv.insert(room),
-            None => self.shared_qkv.insert(device.allocate(num_bytes)?),
-        };
-        device.gather_rows(qkv, rows, width, &step.shared_rows, num_shared, room)?;
-        // They are rotated already.
-        let slots = &step.shared_slots;
-        let slots = Slots { positions, slots };
-        Ok(device.rotary_and_kv_write(room, num_shared, heads, None, slots, cache)?)
+        Ok(())
     }
 
     fn paged_attention(
