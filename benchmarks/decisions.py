@@ -6,8 +6,10 @@ Needs a running server and Python alone:
     formwork serve MODEL --port 8123 --disable-log-stats &
     python3 benchmarks/decisions.py --base-url http://127.0.0.1:8123
 
-The chat requests say the same words, may answer with the same options (`structured_outputs.choice`), and are sent at
-once. Both ways take turns, each time about a text that no cache has. Ratios are medians over the rounds.
+The chat requests may answer with the same options (`structured_outputs.choice`), and are sent at once: a prompt with the
+question before the options, as people write it, and with the very words of the decisions' prompts, which have the
+options first. The ways take turns, each time about a text that no cache has. Ratios are medians over the rounds;
+tokens are those that the engine put through the model, by its metrics: they don't depend on the machine.
 """
 
 import argparse
@@ -57,12 +59,14 @@ def decide(base, text, questions):
     return time.perf_counter() - start
 
 
-def chat(base, text, questions):
+def chat(base, text, questions, options_first=False):
     """Seconds of a request for each question, all at once."""
 
     def ask(words, options):
-        listed = "".join(f"\n- {option}" for option in options)
-        message = f"{TASK}\n\n{text}\n\nQuestion: {words}\nPossible answers:{listed}"
+        listed = "Possible answers:" + "".join(f"\n- {option}" for option in options)
+        asked = f"Question: {words}"
+        parts = f"{listed}\n\n{asked}" if options_first else f"{asked}\n{listed}"
+        message = f"{TASK}\n\n{text}\n\n{parts}"
         body = {
             "messages": [{"role": "user", "content": message}],
             "temperature": 1, "max_tokens": 64, "structured_outputs": {"choice": options},
@@ -78,6 +82,16 @@ def chat(base, text, questions):
     return time.perf_counter() - start
 
 
+def computed_tokens(base):
+    """Tokens that went through the model since the server's start."""
+    # They are counted behind the answers.
+    time.sleep(0.1)
+    connection = http.client.HTTPConnection(base.hostname, base.port, timeout=600)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:iteration_tokens_total_sum"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base-url", default="http://127.0.0.1:8000")
@@ -91,22 +105,39 @@ def main():
     def text():
         return " ".join(texts.choices(WORDS, k=arguments.words))
 
-    print("| questions | options | decisions, ms | chat requests, ms | ratio (quartiles) |")
-    print("|---:|---|---:|---:|---:|")
+    ways = [
+        ("decisions", decide),
+        ("chat", chat),
+        ("chat, options first", lambda *asked: chat(*asked, options_first=True)),
+    ]
+    times = "".join(f" {name}, ms | its tokens |" for name, _ in ways)
+    print(f"| questions | options |{times} ratio to chat (quartiles) | to options first |")
+    print("|---:|---|" + "---:|---:|" * len(ways) + "---:|---:|")
     for count in arguments.questions:
         for name, options in OPTIONS.items():
             questions = [question(i, options) for i in range(count)]
-            # The grammar is compiled, and both ways are warm.
-            decide(base, text(), questions)
-            chat(base, text(), questions)
-            times = [
-                (decide(base, text(), questions), chat(base, text(), questions))
-                for _ in range(arguments.rounds)
-            ]
-            ratios = [ours / theirs for ours, theirs in times]
-            low, middle, high = statistics.quantiles(ratios, n=4)
-            ours, theirs = (1000 * statistics.median(column) for column in zip(*times))
-            print(f"| {count} | {name} | {ours:.0f} | {theirs:.0f} | {middle:.2f} ({low:.2f} to {high:.2f}) |", flush=True)
+            # The grammar is compiled, and all ways are warm.
+            for _, way in ways:
+                way(base, text(), questions)
+            rounds = []
+            for _ in range(arguments.rounds):
+                round = []
+                for _, way in ways:
+                    before = computed_tokens(base)
+                    seconds = way(base, text(), questions)
+                    round.append((seconds, computed_tokens(base) - before))
+                rounds.append(round)
+            columns = list(zip(*rounds))
+            cells = "".join(
+                f" {1000 * statistics.median(s for s, _ in column):.0f} | {statistics.median(t for _, t in column):.0f} |"
+                for column in columns
+            )
+            ratios = []
+            for other in columns[1:]:
+                of_rounds = [ours / theirs for (ours, _), (theirs, _) in zip(columns[0], other)]
+                low, middle, high = statistics.quantiles(of_rounds, n=4)
+                ratios.append(f" {middle:.2f} ({low:.2f} to {high:.2f}) |")
+            print(f"| {count} | {name} |{cells}{''.join(ratios)}", flush=True)
 
 
 if __name__ == "__main__":

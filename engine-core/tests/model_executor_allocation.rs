@@ -49,6 +49,8 @@ fn step(
             input_ids: &[7; 41],
             positions: &positions,
             slot_mapping: &slots,
+            shared_rows: &[],
+            shared_slots: &[],
             query_start_loc: &[0, 40, 41],
             seq_lens: &[40, 1],
             block_tables: &[1, 2, 3, 6, 0, 0],

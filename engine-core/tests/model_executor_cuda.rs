@@ -132,6 +132,20 @@ fn replayed_steps_of_decode_are_those_that_ran() {
     }
 }
 
+#[test]
+fn shared_rows_are_written_for_both_requests() {
+    for dtype in [Dtype::Float32, Dtype::BFloat16] {
+        let mut runner = runner("Qwen3ForCausalLM", 5, dtype);
+        for len in [31, 17] {
+            let ids = random_ids(12, len);
+            let shared = runner.sharing(&ids, 77);
+            let alone = [&ids[..], &[77]].concat();
+            let alone = runner.prefill(&mut Sequence::new(&alone, &[30, 31]), 512);
+            assert_eq!(bits(&shared), bits(&alone), "{len}");
+        }
+    }
+}
+
 /// Puts 20 tokens through the model and keeps four rows.
 fn forward(model: &mut dyn CausalLm) {
     let ids = random_ids(7, 20);
@@ -142,6 +156,8 @@ fn forward(model: &mut dyn CausalLm) {
             input_ids: &ids,
             positions: &positions,
             slot_mapping: &slots,
+            shared_rows: &[],
+            shared_slots: &[],
             query_start_loc: &[0, 20],
             seq_lens: &[20],
             block_tables: &[1, 2],

@@ -190,6 +190,36 @@ fn rows_of_long_contexts_are_bit_identical_in_every_format_of_the_cache() {
 }
 
 #[test]
+fn a_row_does_not_depend_on_whose_rows_its_prefix_was() {
+    let folder = tempfile::tempdir().unwrap();
+    for architecture in ["Qwen3ForCausalLM", "Gemma2ForCausalLM"] {
+        RandomCheckpoint::tiny(architecture, 6)
+            .write(folder.path())
+            .unwrap();
+        for cache in [KvCacheDtype::Auto, KvCacheDtype::Bf16, KvCacheDtype::Q8] {
+            for backend in [BackendKind::Cpu, BackendKind::Candle] {
+                if backend == BackendKind::Candle && cache == KvCacheDtype::Q8 {
+                    continue;
+                }
+                let dtype = Dtype::Float32;
+                let mut runner = Runner::with_cache(folder.path(), backend, dtype, cache, 2);
+                for len in [17, 24, 31] {
+                    let ids = random_ids(12, len);
+                    let shared = runner.sharing(&ids, 77);
+                    let alone = [&ids[..], &[77]].concat();
+                    let alone = runner.prefill(&mut Sequence::new(&alone, &[30, 31]), 512);
+                    let differs = |(one, other): (&f32, &f32)| (one - other).abs() > 1e-4;
+                    match backend {
+                        BackendKind::Cpu => assert_eq!(bits(&shared), bits(&alone)),
+                        _ => assert!(!shared.iter().zip(&alone).any(differs)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_row_does_not_depend_on_which_rows_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     RandomCheckpoint::tiny("Qwen3ForCausalLM", 6)
@@ -206,6 +236,8 @@ fn a_row_does_not_depend_on_which_rows_are_kept() {
                 input_ids: &ids[from..to],
                 positions: &positions[from..to],
                 slot_mapping: &slots[from..to],
+                shared_rows: &[],
+                shared_slots: &[],
                 query_start_loc: &[0, (to - from) as u32],
                 seq_lens: &[to as u32],
                 block_tables: &[1, 2, 3],
@@ -297,6 +329,8 @@ fn the_largest_logits_are_those_of_the_rows() {
                 input_ids: &ids,
                 positions: &positions,
                 slot_mapping: &slots,
+                shared_rows: &[],
+                shared_slots: &[],
                 query_start_loc: &[0, 20],
                 seq_lens: &[20],
                 block_tables: &[3, 4],

@@ -359,6 +359,8 @@ fn logits_of_rows_that_are_not_there_are_refused() {
             input_ids: &[],
             positions: &[],
             slot_mapping: &[],
+            shared_rows: &[],
+            shared_slots: &[],
             query_start_loc: &[0],
             seq_lens: &[],
             block_tables: &[],

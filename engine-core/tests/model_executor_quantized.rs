@@ -189,6 +189,8 @@ fn perplexity(folder: &Path, samples: &serde_json::Value, options: WeightOptions
                 input_ids: &ids,
                 positions: &positions,
                 slot_mapping: &slots,
+                shared_rows: &[],
+                shared_slots: &[],
                 query_start_loc: &[0, ids.len() as u32],
                 seq_lens: &[ids.len() as u32],
                 block_tables: &(1..=ids.len().div_ceil(16) as u32).collect::<Vec<_>>(),

@@ -16,7 +16,7 @@ pub use generate_request::{
 };
 pub(crate) use generate_request::{num_bytes, replace_name};
 use generate_request::{with_max_tokens_field, with_prompt_field};
-pub(crate) use options::PromptStart;
+pub(crate) use options::SharedPieces;
 pub(crate) use tokenize::{MAX_COUNTED_TOKENS, TextLimit, TokenizedPrompt};
 
 use crate::error::{ValidationError, cut_short};

@@ -208,12 +208,17 @@ impl InputContext {
         self.input_queue.send(input).is_ok()
     }
 
-    /// Hands over requests, or says of each why not. What siblings share is checked, hashed and named once.
+    /// Hands over requests, or says of each why not. What siblings share is checked, hashed and named once. Scored ones
+    /// are handed over when all are ready: one step then begins them, and computes once what they share.
     fn add(&self, requests: impl Iterator<Item = EngineCoreRequest>, client_index: u32) -> bool {
         let mut before = SiblingBefore::default();
+        let mut scored = Vec::new();
         for request in requests {
             let request_id = request.request_id.clone();
             match self.preprocess_add_request(request, client_index, &mut before) {
+                Ok(request) if !request.scored_positions().is_empty() => {
+                    scored.push(CoreInput::Add(Box::new(request)));
+                }
                 Ok(request) => {
                     let input = CoreInput::Add(Box::new(request));
                     if self.input_queue.send(input).is_err() {
@@ -223,7 +228,7 @@ impl InputContext {
                 Err(error) => self.refuse(client_index, request_id, error),
             }
         }
-        true
+        (scored.into_iter()).all(|input| self.input_queue.send(input).is_ok())
     }
 
     /// Checks a request and makes it ready for the scheduler: block hashes are computed here, not

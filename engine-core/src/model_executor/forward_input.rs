@@ -1,6 +1,6 @@
 //! The check of a batch before kernels rely on it.
 
-use super::{ForwardInput, ModelError, ModelLimits};
+use super::{ForwardInput, MAX_SHARED_ROWS, ModelError, ModelLimits};
 
 /// Which slots of the KV cache a batch writes: rows are written by several threads at once.
 pub(crate) struct WrittenSlots {
@@ -28,31 +28,32 @@ impl WrittenSlots {
         is_new
     }
 
-    /// Checks that no two rows are written to one slot. Takes steps by the number of rows.
-    fn check(&mut self, slot_mapping: &[u32]) -> Result<(), ModelError> {
-        let second = slot_mapping.iter().position(|slot| !self.write(*slot));
-        for slot in slot_mapping {
+    /// Checks that nothing is written twice to one slot. Takes steps by the number of slots.
+    fn check(&mut self, slot_mapping: &[u32], shared_slots: &[u32]) -> Result<(), ModelError> {
+        let mut result = Ok(());
+        for (field, slots) in [
+            ("slot_mapping", slot_mapping),
+            ("shared_slots", shared_slots),
+        ] {
+            let second = slots.iter().position(|slot| !self.write(*slot));
+            if let (Some(row), Ok(())) = (second, &result) {
+                let problem = format!("row {row}: slot {} must not be written twice", slots[row]);
+                result = Err(ModelError::Input { field, problem });
+            }
+        }
+        for slot in slot_mapping.iter().chain(shared_slots) {
             if let Some(word) = self.bits.get_mut(*slot as usize / 64) {
                 *word = 0;
             }
         }
-        match second {
-            None => Ok(()),
-            Some(row) => Err(ModelError::Input {
-                field: "slot_mapping",
-                problem: format!(
-                    "row {row}: slot {} must not be written twice",
-                    slot_mapping[row]
-                ),
-            }),
-        }
+        result
     }
 }
 
 impl ForwardInput<'_> {
     /// Checks that lengths agree, that nothing exceeds `limits`, that each request's rows end
-    /// its sequence and are written where its block table says, and that no two rows are written to
-    /// one slot.
+    /// its sequence and are written where its block table says, and that nothing is written twice to one
+    /// slot.
     pub(crate) fn validate(
         &self,
         limits: &ModelLimits,
@@ -70,6 +71,9 @@ impl ForwardInput<'_> {
         )?;
         length("positions", self.positions.len(), num_tokens)?;
         length("slot_mapping", self.slot_mapping.len(), num_tokens)?;
+        let num_shared_rows = self.shared_rows.len();
+        at_most("shared_rows", num_shared_rows, MAX_SHARED_ROWS)?;
+        length("shared_slots", self.shared_slots.len(), num_shared_rows)?;
         length("query_start_loc", self.query_start_loc.len(), num_reqs + 1)?;
         length(
             "block_tables",
@@ -81,6 +85,9 @@ impl ForwardInput<'_> {
         }
         below("input_ids", self.input_ids, vocab_size)?;
         below("logits_indices", self.logits_indices, num_tokens)?;
+        below("shared_rows", self.shared_rows, num_tokens)?;
+        let num_slots = limits.num_blocks * limits.block_size;
+        below("shared_slots", self.shared_slots, num_slots)?;
         if let Some(pair) = self
             .logits_indices
             .windows(2)
@@ -100,7 +107,7 @@ impl ForwardInput<'_> {
         }
         (0..num_reqs).try_for_each(|request| self.validate_request(request, limits))?;
         // Each is below the number of slots, as its request's blocks are.
-        written.check(self.slot_mapping)
+        written.check(self.slot_mapping, self.shared_slots)
     }
 
     fn validate_request(&self, request: usize, limits: &ModelLimits) -> Result<(), ModelError> {
@@ -202,6 +209,8 @@ mod tests {
             input_ids: &[1, 2, 3, 4],
             positions: &[3, 4, 5, 0],
             slot_mapping: &[23, 8, 9, 28],
+            shared_rows: &[],
+            shared_slots: &[],
             query_start_loc: &[0, 3, 4],
             seq_lens: &[6, 1],
             block_tables: &[5, 2, 0, 7, 0, 0],
@@ -233,6 +242,13 @@ mod tests {
             ..good()
         };
         check(&shared).unwrap();
+        // A row may be written to slots of several requests.
+        let copied = ForwardInput {
+            shared_rows: &[0, 0],
+            shared_slots: &[0, 4],
+            ..good()
+        };
+        check(&copied).unwrap();
     }
 
     #[test]
@@ -254,6 +270,8 @@ mod tests {
             input_ids: &[1, 2, 3, 4, 5],
             positions: &[0, 1, 2, 3, 4],
             slot_mapping: &[20, 21, 22, 23, 20],
+            shared_rows: &[],
+            shared_slots: &[],
             query_start_loc: &[0, 5],
             seq_lens: &[5],
             block_tables: &[5, 5],
@@ -265,11 +283,21 @@ mod tests {
             check(&twice).unwrap_err(),
             "forward pass: slot_mapping: row 4: slot 20 must not be written twice"
         );
+        // Nor a row one that is another's.
+        let shared = ForwardInput {
+            shared_rows: &[0, 1, 0],
+            shared_slots: &[0, 1, 9],
+            ..good()
+        };
+        assert_eq!(
+            check(&shared).unwrap_err(),
+            "forward pass: shared_slots: row 2: slot 9 must not be written twice"
+        );
     }
 
     #[test]
     fn every_contradiction_is_named() {
-        let cases: [(&str, ForwardInput<'static>); 13] = [
+        let cases: [(&str, ForwardInput<'static>); 16] = [
             (
                 "input_ids",
                 ForwardInput {
@@ -295,6 +323,29 @@ mod tests {
                 "slot_mapping",
                 ForwardInput {
                     slot_mapping: &[23, 8, 9, 29],
+                    ..good()
+                },
+            ),
+            (
+                "shared_rows",
+                ForwardInput {
+                    shared_rows: &[4],
+                    shared_slots: &[0],
+                    ..good()
+                },
+            ),
+            (
+                "shared_slots",
+                ForwardInput {
+                    shared_rows: &[0],
+                    ..good()
+                },
+            ),
+            (
+                "shared_slots",
+                ForwardInput {
+                    shared_rows: &[0],
+                    shared_slots: &[32],
                     ..good()
                 },
             ),

@@ -52,6 +52,11 @@ pub struct ForwardInput<'a> {
     /// `[num_tokens]` where the token's keys and values are written:
     /// `block_id * block_size + offset`.
     pub slot_mapping: &'a [u32],
+    /// `[num_shared_rows]` rows whose keys and values are also those of a later request that begins with the same
+    /// tokens.
+    pub shared_rows: &'a [u32],
+    /// `[num_shared_rows]` the slots of that request to which they are written as well.
+    pub shared_slots: &'a [u32],
     /// `[num_reqs + 1]` first row of each request, and the number of rows.
     pub query_start_loc: &'a [u32],
     /// `[num_reqs]` tokens in the KV cache after this step.
@@ -66,6 +71,9 @@ pub struct ForwardInput<'a> {
     /// logprobs. The others end with their keys and values in the last layer.
     pub logits_indices: &'a [u32],
 }
+
+/// Most `shared_rows` of a batch: backends have room for them from the start.
+pub(crate) const MAX_SHARED_ROWS: usize = 4096;
 
 /// A grammar's mask in words: bit `t % 32` of word `t / 32` is token `t`, 1 for allowed.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,10 @@
 //! The flat batch of one step, in buffers that are reused from step to step.
 
-use crate::model_executor::ForwardInput;
+use crate::core::sched::output::MAX_SHARED_TOKENS;
+use crate::model_executor::{ForwardInput, MAX_SHARED_ROWS};
+
+// A step's shared tokens are rows of its batch.
+const _: () = assert!(MAX_SHARED_TOKENS <= MAX_SHARED_ROWS);
 
 /// Buffers behind a [`ForwardInput`].
 pub(crate) struct InputBatch {
@@ -9,6 +13,10 @@ pub(crate) struct InputBatch {
     input_ids: Vec<u32>,
     positions: Vec<u32>,
     slot_mapping: Vec<u32>,
+    shared_rows: Vec<u32>,
+    shared_slots: Vec<u32>,
+    /// The rows that have the keys and values of the last request in this batch, from a position on.
+    last_rows: (usize, Vec<u32>),
     query_start_loc: Vec<u32>,
     seq_lens: Vec<u32>,
     block_tables: Vec<u32>,
@@ -25,6 +33,9 @@ impl InputBatch {
             input_ids: Vec::new(),
             positions: Vec::new(),
             slot_mapping: Vec::new(),
+            shared_rows: Vec::new(),
+            shared_slots: Vec::new(),
+            last_rows: (0, Vec::new()),
             query_start_loc: vec![0],
             seq_lens: Vec::new(),
             block_tables: Vec::new(),
@@ -38,6 +49,9 @@ impl InputBatch {
         self.input_ids.clear();
         self.positions.clear();
         self.slot_mapping.clear();
+        self.shared_rows.clear();
+        self.shared_slots.clear();
+        self.last_rows.1.clear();
         self.query_start_loc.clear();
         self.query_start_loc.push(0);
         self.seq_lens.clear();
@@ -46,14 +60,17 @@ impl InputBatch {
         self.logits_indices.clear();
     }
 
-    /// Appends tokens of one request from `first_position` on, the last of them a draft.
+    /// Appends tokens of one request from `first_position` on, the last of them a draft. The keys and values of
+    /// the `num_shared` tokens before are those of the request that was pushed last.
     ///
-    /// Returns false, and leaves the batch as it was, where `block_ids` doesn't cover them.
+    /// Returns false, and leaves the batch as it was, where `block_ids` doesn't cover them, or the rows of the last
+    /// request not those that are shared.
     pub(crate) fn push_request(
         &mut self,
         token_ids: &[u32],
         draft_token_ids: &[u32],
         first_position: usize,
+        num_shared: usize,
         block_ids: &[u32],
     ) -> bool {
         let end = first_position + token_ids.len() + draft_token_ids.len();
@@ -61,13 +78,34 @@ impl InputBatch {
         if num_blocks > block_ids.len() || num_blocks > self.block_table_stride {
             return false;
         }
+        let slot = |position: usize| {
+            let block_id = block_ids[position / self.block_size] as usize;
+            (block_id * self.block_size + position % self.block_size) as u32
+        };
+        let (start, rows) = &mut self.last_rows;
+        if num_shared == 0 {
+            rows.clear();
+            *start = first_position;
+        } else {
+            let shared = (first_position.checked_sub(num_shared))
+                .and_then(|first| Some((first, first.checked_sub(*start)?)))
+                .filter(|(_, skipped)| rows.len() >= skipped + num_shared);
+            let Some((first, skipped)) = shared else {
+                return false;
+            };
+            rows.truncate(skipped + num_shared);
+            rows.drain(..skipped);
+            *start = first;
+            self.shared_rows.extend_from_slice(rows);
+            self.shared_slots.extend((first..first_position).map(slot));
+        }
+        let first_row = self.input_ids.len() as u32;
+        rows.extend(first_row..first_row + (end - first_position) as u32);
         self.input_ids.extend_from_slice(token_ids);
         self.input_ids.extend_from_slice(draft_token_ids);
         for position in first_position..end {
-            let block_id = block_ids[position / self.block_size] as usize;
-            let slot = block_id * self.block_size + position % self.block_size;
             self.positions.push(position as u32);
-            self.slot_mapping.push(slot as u32);
+            self.slot_mapping.push(slot(position));
         }
         self.query_start_loc.push(self.input_ids.len() as u32);
         self.seq_lens.push(end as u32);
@@ -102,6 +140,8 @@ impl InputBatch {
             input_ids: &self.input_ids,
             positions: &self.positions,
             slot_mapping: &self.slot_mapping,
+            shared_rows: &self.shared_rows,
+            shared_slots: &self.shared_slots,
             query_start_loc: &self.query_start_loc,
             seq_lens: &self.seq_lens,
             block_tables: &self.block_tables,
@@ -119,8 +159,8 @@ mod tests {
     #[test]
     fn slots_follow_the_block_table() {
         let mut batch = InputBatch::new(4, 12);
-        assert!(batch.push_request(&[10, 11], &[12], 3, &[7, 2]));
-        assert!(batch.push_request(&[20], &[], 0, &[5]));
+        assert!(batch.push_request(&[10, 11], &[12], 3, 0, &[7, 2]));
+        assert!(batch.push_request(&[20], &[], 0, 0, &[5]));
         batch.mark_second_text(3);
         batch.keep_row(2);
         batch.keep_row(3);
@@ -136,9 +176,30 @@ mod tests {
     }
 
     #[test]
+    fn shared_tokens_have_the_rows_of_the_request_before() {
+        let mut batch = InputBatch::new(4, 12);
+        assert!(batch.push_request(&[1, 2, 3], &[], 4, 0, &[7, 2]));
+        // Two of its tokens are the first one's, and of the next its own and one of these.
+        assert!(batch.push_request(&[9], &[], 6, 2, &[7, 3]));
+        assert!(batch.push_request(&[8], &[], 7, 3, &[7, 5]));
+        let input = batch.forward_input();
+        assert_eq!(input.positions, [4, 5, 6, 6, 7]);
+        assert_eq!(input.slot_mapping, [8, 9, 10, 14, 23]);
+        assert_eq!(input.shared_rows, [0, 1, 0, 1, 3]);
+        assert_eq!(input.shared_slots, [12, 13, 20, 21, 22]);
+        // What no row has can't be shared.
+        for (first_position, num_shared) in [(9, 1), (6, 3), (1, 2)] {
+            assert!(!batch.push_request(&[8], &[], first_position, num_shared, &[7, 5, 6]));
+        }
+        assert_eq!(batch.num_tokens(), 5);
+        batch.clear();
+        assert!(!batch.push_request(&[8], &[], 7, 1, &[7, 5]));
+    }
+
+    #[test]
     fn a_table_that_is_too_short_changes_nothing() {
         let mut batch = InputBatch::new(4, 12);
-        assert!(!batch.push_request(&[1, 2], &[], 3, &[7]));
+        assert!(!batch.push_request(&[1, 2], &[], 3, 0, &[7]));
         assert_eq!(batch.num_tokens(), 0);
         assert_eq!(batch.forward_input().query_start_loc, [0]);
     }

@@ -253,14 +253,15 @@ impl ModelRunner {
             let num_known = num_scheduled - draft_token_ids.len().min(num_scheduled);
             let request = self
                 .requests
-                .get(request_id)
+                .get_mut(request_id)
                 .ok_or_else(|| ModelRunnerError::UnknownRequest(request_id.clone()))?;
+            let num_shared = std::mem::take(&mut request.num_shared_tokens);
             let first_row = self.input_batch.num_tokens();
             let first = request.num_computed_tokens;
             let known_token_ids = request.token_ids.get(first..first + num_known);
             let covered = known_token_ids.is_some_and(|known| {
-                self.input_batch
-                    .push_request(known, draft_token_ids, first, &request.block_ids)
+                let (batch, block_ids) = (&mut self.input_batch, &request.block_ids);
+                batch.push_request(known, draft_token_ids, first, num_shared, block_ids)
             });
             if !covered {
                 return Err(ModelRunnerError::MissingBlocks(request_id.clone()));
@@ -356,6 +357,7 @@ fn new_request_state(new_request: &NewRequestData, vocab_size: usize) -> CachedR
             .collect(),
         num_prompt_tokens: prompt.len(),
         num_computed_tokens: new_request.num_computed_tokens as usize,
+        num_shared_tokens: new_request.num_shared_tokens as usize,
         block_ids: new_request.block_ids.clone(),
         sampling_state: RequestSamplingState::new(Arc::clone(params), prompt, output),
         prompt_logprobs: wants_prompt_logprobs.then(|| PromptLogprobs::new(params)),

@@ -13,6 +13,9 @@ pub(crate) struct CachedRequestState {
     pub(crate) num_prompt_tokens: usize,
     /// How many have their keys and values in the cache.
     pub(crate) num_computed_tokens: usize,
+    /// Of these, the last ones, whose keys and values its first step writes, with those of the request before it in
+    /// the batch.
+    pub(crate) num_shared_tokens: usize,
     /// Blocks that hold them, in order.
     pub(crate) block_ids: Vec<u32>,
     pub(crate) sampling_state: RequestSamplingState,

@@ -148,6 +148,36 @@ impl Runner {
         }
     }
 
+    /// The logits behind `ids` and one token more, of which a step computes that one alone: the others' keys and
+    /// values are those of the rows of another request, which has them at its beginning, or are in full blocks.
+    /// Sequences of 17 to 31 tokens.
+    pub fn sharing(&mut self, ids: &[u32], own: u32) -> Vec<f32> {
+        let len = ids.len() as u32;
+        let input_ids = [ids, &[202, own]].concat();
+        let positions: Vec<u32> = (0..=len).chain([len]).collect();
+        let slots: Vec<u32> = (0..=len).map(|at| 16 + at).chain([96 + len - 16]).collect();
+        let shared_rows: Vec<u32> = (16..len).collect();
+        let shared_slots: Vec<u32> = (0..len - 16).map(|at| 96 + at).collect();
+        self.model
+            .forward(&ForwardInput {
+                input_ids: &input_ids,
+                positions: &positions,
+                slot_mapping: &slots,
+                shared_rows: &shared_rows,
+                shared_slots: &shared_slots,
+                query_start_loc: &[0, len + 1, len + 2],
+                seq_lens: &[len + 1, len + 1],
+                block_tables: &[1, 2, 1, 6],
+                block_table_stride: 2,
+                token_type_ids: &[],
+                logits_indices: &[len + 1],
+            })
+            .unwrap();
+        let mut logits = vec![0.0; self.model.vocab_size()];
+        self.model.compute_logits(0..1, &mut logits).unwrap();
+        logits
+    }
+
     /// One step: the next `count` tokens of each sequence. Returns each one's last logits row.
     pub fn step(&mut self, batch: &mut [(&mut Sequence, usize)]) -> Vec<Vec<f32>> {
         let stride = batch
@@ -177,6 +207,8 @@ impl Runner {
                 input_ids: &ids,
                 positions: &positions,
                 slot_mapping: &slots,
+                shared_rows: &[],
+                shared_slots: &[],
                 query_start_loc: &starts,
                 seq_lens: &seq_lens,
                 block_tables: &tables,

@@ -151,28 +151,38 @@ impl Question {
     }
 
     /// What a user asks who wants this question answered about `input`. What all questions have in common comes
-    /// first, so that the prefix cache has it.
+    /// first, then the answers, which often several have in common: the prefix cache has both.
     pub(super) fn prompt(&self, input: &str) -> String {
         let mut prompt = format!("{TASK}\n\n");
         if !input.is_empty() {
             let _ = write!(prompt, "{input}\n\n");
         }
-        let (before, list) = match self.kind {
-            QuestionKind::Predicate => ("Is this true? ", "Possible answers"),
-            QuestionKind::Choice => ("", "Possible answers"),
-            QuestionKind::Score => ("", "Possible answers, from the lowest level to the highest"),
+        prompt.push_str(&self.list());
+        let before = match self.kind {
+            QuestionKind::Predicate => "Is this true? ",
+            QuestionKind::Choice | QuestionKind::Score => "",
         };
-        if !self.instructions.trim().is_empty() {
-            let _ = writeln!(prompt, "Question: {before}{}", self.instructions.trim());
-        }
-        let _ = write!(prompt, "{list}:");
-        for option in &self.options {
-            let _ = match &option.description {
-                Some(description) => write!(prompt, "\n- {}: {description}", option.text),
-                None => write!(prompt, "\n- {}", option.text),
-            };
+        let instructions = self.instructions.trim();
+        if !instructions.is_empty() {
+            let _ = write!(prompt, "\n\nQuestion: {before}{instructions}");
         }
         prompt
+    }
+
+    /// The options as the prompt lists them.
+    pub(super) fn list(&self) -> String {
+        let mut list = "Possible answers".to_owned();
+        if self.kind == QuestionKind::Score {
+            list.push_str(", from the lowest level to the highest");
+        }
+        list.push(':');
+        for option in &self.options {
+            let _ = match &option.description {
+                Some(description) => write!(list, "\n- {}: {description}", option.text),
+                None => write!(list, "\n- {}", option.text),
+            };
+        }
+        list
     }
 }
 
@@ -279,7 +289,7 @@ mod tests {
     fn what_questions_share_comes_first() {
         let question = question(&[json!("x"), json!("y")]).unwrap();
         let prompt = question.prompt("A text.");
-        let question_part = "Question: Which?\nPossible answers:\n- x\n- y";
+        let question_part = "Possible answers:\n- x\n- y\n\nQuestion: Which?";
         assert_eq!(prompt, format!("{TASK}\n\nA text.\n\n{question_part}"));
         assert_eq!(question.prompt(""), format!("{TASK}\n\n{question_part}"));
     }

@@ -6,7 +6,7 @@ use structured_output::CancelFlag;
 use super::option_trie::{OptionTrie, TriePath};
 use super::question::{Question, Questions};
 use crate::error::ValidationError;
-use crate::input_processor::{ChatPrompt, GenerateRequest, InputProcessor, Prompt, PromptStart};
+use crate::input_processor::{ChatPrompt, GenerateRequest, InputProcessor, Prompt, SharedPieces};
 use crate::openai::{OpenAIServing, RequestContext, ServingError, ToolChoice};
 use crate::sampling_params::params_without_text;
 
@@ -41,6 +41,15 @@ struct AskedPath {
     question: usize,
     path: TriePath,
     request: GenerateRequest,
+}
+
+impl AskedPath {
+    fn token_ids(&self) -> &[u32] {
+        match &self.request.prompt {
+            Prompt::TokenIds(token_ids) => token_ids,
+            _ => &[],
+        }
+    }
 }
 
 /// What came of questions.
@@ -165,13 +174,13 @@ impl Preparation {
             prompt_tokens: Vec::new(),
             asked: Vec::new(),
         };
-        let mut start = None;
+        let mut pieces = SharedPieces::default();
         let mut num_tokens = 0;
         for question in &self.questions.questions {
             if cancel.is_cancelled() {
                 return Err(ValidationError::new("the request was cancelled"));
             }
-            num_tokens += self.prepare(question, processor, &mut start, cancel, &mut prepared)?;
+            num_tokens += self.prepare(question, processor, &mut pieces, cancel, &mut prepared)?;
             if num_tokens > MAX_PROMPT_TOKENS {
                 let message = format!(
                     "questions up to {} have prompts of {num_tokens} tokens together: at most \
@@ -190,6 +199,8 @@ impl Preparation {
                 return Err(ValidationError::field("questions", num_paths, message));
             }
         }
+        // Each behind the one that it has most in common with, for the core computes only what differs.
+        (prepared.asked).sort_by(|one, other| one.token_ids().cmp(other.token_ids()));
         Ok(prepared)
     }
 
@@ -198,21 +209,26 @@ impl Preparation {
         &self,
         question: &Question,
         processor: &InputProcessor,
-        start: &mut Option<PromptStart>,
+        pieces: &mut SharedPieces,
         cancel: &CancelFlag,
         prepared: &mut PreparedDecision,
     ) -> Result<usize, ValidationError> {
         let input = &self.questions.input;
+        let content = question.prompt(input);
         let chat = ChatPrompt {
-            messages: vec![json!({"role": "user", "content": question.prompt(input)})],
+            messages: vec![json!({"role": "user", "content": content})],
             ..self.chat.clone()
         };
+        let list = question.list();
+        let shared_texts = [input.as_str(), &list];
         let prompt = processor
-            .tokenize_for_options(&chat, input, start, cancel)
+            .tokenize_for_options(&chat, &content, shared_texts, pieces, cancel)
             .map_err(|error| of_question(question, error))?;
         let options = question.options.iter();
         let options: Vec<Vec<u32>> = options
-            .map(|option| processor.option_token_ids(&prompt, &option.text, &option.field))
+            .map(|option| {
+                processor.option_token_ids(&prompt, &option.text, &option.field, pieces, cancel)
+            })
             .collect::<Result<_, _>>()?;
         let trie = OptionTrie::new(&options).map_err(|(one, other)| {
             Question::same(&question.options[one], &question.options[other])

@@ -188,7 +188,11 @@ mod tests {
         .unwrap();
         assert_eq!(questions.input, r#"{"ticket":"late"}"#);
         let prompt = questions.questions[0].prompt("");
-        assert!(prompt.ends_with("- yes: It is late.\n- no"), "{prompt}");
+        let asked = concat!(
+            "- yes: It is late.\n- no\n\n",
+            r#"Question: Is this true? {"question":"Urgent?"}"#
+        );
+        assert!(prompt.ends_with(asked), "{prompt}");
         let decided = Decided {
             probabilities: vec![
                 Some(vec![0.75, 0.25]),

@@ -1,5 +1,7 @@
 //! Prompts that one of some options is to continue, as tokens.
 
+use std::collections::HashMap;
+
 use structured_output::CancelFlag;
 
 use super::tokenize::TextLimit;
@@ -9,11 +11,49 @@ use crate::error::ValidationError;
 /// Characters at the end of a prompt that may change how a tokenizer writes what follows.
 const MAX_ENDING_CHARS: usize = 64;
 
-/// What the prompts of several questions begin with, tokenized once.
+/// Characters behind a message from which on a template's own text is all that an option's tokens depend on.
+const MIN_ENDING_CHARS: usize = 16;
+
+/// Bytes of texts whose tokens are kept for the next question.
+const MAX_KEPT_BYTES: usize = 4 << 20;
+
+/// What the prompts of several questions have in common, tokenized once.
+#[derive(Debug, Default)]
+pub(crate) struct SharedPieces {
+    /// Tokens of texts.
+    known: HashMap<String, Vec<u32>>,
+    num_bytes: usize,
+    frame: Option<Frame>,
+}
+
+/// What a template writes around a message, and where that leaves thinking.
 #[derive(Debug)]
-pub(crate) struct PromptStart {
-    text: String,
-    token_ids: Vec<u32>,
+struct Frame {
+    before: String,
+    after: String,
+    reasoning_ended: Option<bool>,
+}
+
+impl SharedPieces {
+    /// The tokens of a text that may come again. One that is not known has to be within the limit.
+    fn encode(
+        &mut self,
+        processor: &InputProcessor,
+        text: &str,
+        limit: TextLimit,
+        field: &str,
+        cancel: &CancelFlag,
+    ) -> Result<Vec<u32>, ValidationError> {
+        if let Some(token_ids) = self.known.get(text) {
+            return Ok(token_ids.clone());
+        }
+        let token_ids = processor.encode_within(text, limit, field, cancel)?;
+        if self.num_bytes + text.len() <= MAX_KEPT_BYTES {
+            self.num_bytes += text.len();
+            self.known.insert(text.to_owned(), token_ids.clone());
+        }
+        Ok(token_ids)
+    }
 }
 
 /// A prompt that an option is to continue.
@@ -26,43 +66,35 @@ pub(crate) struct OptionPrompt {
 }
 
 impl InputProcessor {
-    /// Renders and tokenizes a conversation. `shared_text` is in a message of it and of those that come after:
-    /// the prompt up to its end is tokenized once, where the tokenizer is known to write it apart. Thinking that
-    /// the template opens is closed.
+    /// Renders and tokenizes a conversation that ends with a message of this `content`. `shared_texts` are in it one
+    /// behind the other, and in those that come after: the prompt up to the end of each is tokenized once, where the
+    /// tokenizer is known to write it apart. Thinking that the template opens is closed.
     ///
     /// # Errors
     /// A template that refuses the messages, or too many tokens.
     pub(crate) fn tokenize_for_options(
         &self,
         chat: &ChatPrompt,
-        shared_text: &str,
-        start: &mut Option<PromptStart>,
+        content: &str,
+        shared_texts: [&str; 2],
+        pieces: &mut SharedPieces,
         cancel: &CancelFlag,
     ) -> Result<OptionPrompt, ValidationError> {
-        let limit = TextLimit {
-            num_tokens: self.limits.max_model_len,
-            is_context: true,
-        };
+        let limit = self.context_limit();
         let mut text = self.render(chat, cancel)?;
-        let known = start.take().filter(|known| text.starts_with(&known.text));
-        let start = match known {
-            Some(known) => start.insert(known),
-            None => {
-                let shared = text[..self.end_of_shared(&text, shared_text)].to_owned();
-                self.check_length(&[&shared], limit, cancel)?;
-                start.insert(PromptStart {
-                    token_ids: self.encode(&shared, false, "prompt")?,
-                    text: shared,
-                })
+        let mut token_ids = Vec::new();
+        let mut rest = text.as_str();
+        for shared in shared_texts {
+            let (piece, behind) = rest.split_at(self.end_of_shared(rest, shared));
+            if !piece.is_empty() {
+                token_ids.extend(pieces.encode(self, piece, limit, "prompt", cancel)?);
             }
-        };
-        let rest = &text[start.text.len()..];
-        self.check_length(&[rest], limit, cancel)?;
-        let mut token_ids = start.token_ids.clone();
-        token_ids.extend(self.encode(rest, false, "prompt")?);
-        let reasoning = self.reasoning.as_ref();
-        if let Some(reasoning) = reasoning
-            && self.reasoning_ended_in_chat(chat, &text, cancel)? == Some(false)
+            rest = behind;
+        }
+        token_ids.extend(self.encode_within(rest, limit, "prompt", cancel)?);
+        let content_end = text.rfind(content).map(|start| start + content.len());
+        if let Some(reasoning) = &self.reasoning
+            && self.reasoning_ended_around(chat, &text, content, pieces, cancel)? == Some(false)
         {
             let closing = reasoning.closing_token_ids(&self.tokenizer);
             let closing =
@@ -71,12 +103,48 @@ impl InputProcessor {
             token_ids.extend(closing);
         }
         self.verify_prompt(&token_ids, true, None)?;
-        let ending = last_chars(&text, MAX_ENDING_CHARS).to_owned();
+        // The template's text alone where it is long enough: then the next question's options are known.
+        let behind = content_end.and_then(|end| text.get(end..));
+        let behind = behind.filter(|behind| behind.chars().count() >= MIN_ENDING_CHARS);
+        let ending = last_chars(behind.unwrap_or(&text), MAX_ENDING_CHARS).to_owned();
         Ok(OptionPrompt {
             token_ids,
-            ending_token_ids: self.encode(&ending, false, "prompt")?,
+            ending_token_ids: pieces.encode(self, &ending, limit, "prompt", cancel)?,
             ending,
         })
+    }
+
+    /// Where a rendered conversation leaves thinking. The template is asked once for all messages that it writes the
+    /// same around.
+    fn reasoning_ended_around(
+        &self,
+        chat: &ChatPrompt,
+        text: &str,
+        content: &str,
+        pieces: &mut SharedPieces,
+        cancel: &CancelFlag,
+    ) -> Result<Option<bool>, ValidationError> {
+        let start = text.rfind(content);
+        let around = start.map(|start| (&text[..start], &text[start + content.len()..]));
+        if let (Some(frame), Some(around)) = (&pieces.frame, around)
+            && (frame.before.as_str(), frame.after.as_str()) == around
+        {
+            return Ok(frame.reasoning_ended);
+        }
+        let reasoning_ended = self.reasoning_ended_in_chat(chat, text, cancel)?;
+        pieces.frame = around.map(|(before, after)| Frame {
+            before: before.to_owned(),
+            after: after.to_owned(),
+            reasoning_ended,
+        });
+        Ok(reasoning_ended)
+    }
+
+    fn context_limit(&self) -> TextLimit {
+        TextLimit {
+            num_tokens: self.limits.max_model_len,
+            is_context: true,
+        }
     }
 
     /// The tokens by which an option continues a prompt: those that the tokenizer writes behind it. Where both
@@ -89,8 +157,11 @@ impl InputProcessor {
         prompt: &OptionPrompt,
         option: &str,
         field: &str,
+        pieces: &mut SharedPieces,
+        cancel: &CancelFlag,
     ) -> Result<Vec<u32>, ValidationError> {
-        let whole = self.encode(&format!("{}{option}", prompt.ending), false, field)?;
+        let whole = format!("{}{option}", prompt.ending);
+        let whole = pieces.encode(self, &whole, self.context_limit(), field, cancel)?;
         let token_ids = match whole.strip_prefix(prompt.ending_token_ids.as_slice()) {
             Some(behind) if behind.is_empty() == option.is_empty() => behind.to_vec(),
             _ => self.encode(option, false, field)?,

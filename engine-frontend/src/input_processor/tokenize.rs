@@ -212,6 +212,23 @@ impl InputProcessor {
         Ok(token_ids)
     }
 
+    /// The tokens of a text, without special ones.
+    ///
+    /// # Errors
+    /// Too many tokens.
+    pub(super) fn encode_within(
+        &self,
+        text: &str,
+        limit: TextLimit,
+        parameter: &str,
+        cancel: &CancelFlag,
+    ) -> Result<Vec<u32>, ValidationError> {
+        match self.check_length(&[text], limit, cancel)? {
+            Some(token_ids) => Ok(token_ids),
+            None => self.encode(text, false, parameter),
+        }
+    }
+
     /// Whether the tokenizer is known to write both sides of a place in a text apart.
     pub(super) fn is_cut(&self, text: &str, at: usize) -> bool {
         let bytes = text.as_bytes();

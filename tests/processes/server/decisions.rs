@@ -196,7 +196,7 @@ fn message_of(question: &Value) -> (String, Vec<String>) {
         .collect();
     let message = format!(
         "Answer the question about the following text with one of its possible answers, exactly as it stands \
-         there, and with nothing else.\n\n{TEXT}\n\nQuestion: {before}{}\nPossible answers{list}:{lines}",
+         there, and with nothing else.\n\n{TEXT}\n\nPossible answers{list}:{lines}\n\nQuestion: {before}{}",
         question["instructions"].as_str().unwrap()
     );
     (
@@ -325,6 +325,32 @@ fn small_steps_and_a_small_cache_change_no_probability() {
     assert_eq!(texts, alone);
     assert!(server.metric("vllm:num_preemptions_total") > 0.0);
     assert!(server.is_healthy());
+}
+
+#[test]
+fn two_cores_or_no_prefix_cache_change_no_probability() {
+    // Lists of options that several questions have, in another order than theirs.
+    let many: Vec<Value> = (questions().into_iter())
+        .chain(questions().into_iter().rev().map(|mut question| {
+            question["instructions"] = json!("And the other customer?");
+            question
+        }))
+        .collect();
+    let body = request(&many);
+    let one_by_one: Vec<Vec<f64>> = (many.iter())
+        .flat_map(|question| {
+            let body = request(std::slice::from_ref(question));
+            answers(&Server::shared().post(PATH, &body).json())
+        })
+        .collect();
+    for flags in [
+        &[][..],
+        &["--data-parallel-size", "2", "--threads", "2"],
+        &["--no-enable-prefix-caching"],
+    ] {
+        let server = Server::start(flags);
+        assert_close(&answers(&server.post(PATH, &body).json()), &one_by_one);
+    }
 }
 
 #[test]

@@ -101,6 +101,9 @@ impl FromIterator<(RequestId, usize)> for NumScheduledTokens {
     }
 }
 
+/// Most [`NewRequestData::num_shared_tokens`] of a step together.
+pub const MAX_SHARED_TOKENS: usize = 4096;
+
 /// All about a request that the runner has not seen.
 #[derive(Debug, Clone)]
 pub struct NewRequestData {
@@ -114,8 +117,12 @@ pub struct NewRequestData {
     pub sampling_params: Arc<SamplingParams>,
     /// The block table: tokens `i * block_size..` stand in entry `i`.
     pub block_ids: Vec<u32>,
-    /// Tokens that are in the cache already, all in full blocks.
+    /// Tokens that need no computing: those in full blocks of the prefix cache, and behind them
+    /// `num_shared_tokens`.
     pub num_computed_tokens: u32,
+    /// Tokens that the request before this one in the step computes or shares itself, at the same positions: their
+    /// keys and values are written for this request too.
+    pub num_shared_tokens: u32,
     /// Where probabilities are asked for; nothing is sampled then.
     pub scored_positions: Shared<[ScoredPosition]>,
     /// Where a vector of the prompt is asked for; nothing is sampled then.

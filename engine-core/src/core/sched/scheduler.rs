@@ -12,7 +12,7 @@ use crate::core::kv_cache_manager::{KVCacheConfig, KVCacheManager, RequestBlocks
 use crate::core::sched::clock::EngineClock;
 use crate::core::sched::config::{SchedulerError, validate};
 use crate::core::sched::grammar_steps::GrammarSteps;
-use crate::core::sched::output::{Admission, SchedulerOutput};
+use crate::core::sched::output::{Admission, MAX_SHARED_TOKENS, SchedulerOutput};
 use crate::core::sched::request_queue::{QueueKey, RequestQueue};
 use crate::core::sched::step::{News, Step};
 use crate::core::sched::turns::Turns;
@@ -265,13 +265,15 @@ impl Scheduler {
             return false;
         };
         let computed = self.kv_cache_manager.get_computed_blocks(request);
+        let num_shared_tokens = self.num_shared_tokens(request, computed.num_tokens, step);
+        let num_cached_tokens = computed.num_tokens + num_shared_tokens;
         let num_tokens =
-            (request.num_tokens() - computed.num_tokens).min(step.max_tokens_per_request);
+            (request.num_tokens() - num_cached_tokens).min(step.max_tokens_per_request);
         if num_tokens > step.token_budget && !self.config.enable_chunked_prefill {
             return false;
         }
         let num_tokens = num_tokens.min(step.token_budget);
-        let num_computed_tokens = computed.num_tokens + num_tokens;
+        let num_computed_tokens = num_cached_tokens + num_tokens;
         let num_tokens_to_fit = match self.config.scheduler_reserve_full_isl {
             true => request.num_tokens(),
             false => num_computed_tokens,
@@ -296,8 +298,14 @@ impl Scheduler {
         };
         self.kv_cache_manager
             .cache_blocks(&request, &mut blocks, num_computed_tokens);
-        let news = self.note_admission(&mut request, computed.num_tokens, step.timestamp);
+        self.note_admission(&mut request, num_cached_tokens, step.timestamp);
+        let news = match request.num_preemptions {
+            0 => News::New { num_shared_tokens },
+            _ => News::Resumed,
+        };
         let admission = Admission(self.next_admission);
+        step.last_admitted = Some((admission, computed.num_tokens..num_computed_tokens));
+        step.num_shared_tokens += num_shared_tokens;
         self.next_admission += 1;
         self.in_flight
             .insert(request.request_id().clone(), Place::Running(admission));
@@ -312,16 +320,11 @@ impl Scheduler {
 
     /// Writes down that a request starts or resumes with `num_cached_tokens` tokens from the
     /// prefix cache.
-    fn note_admission(
-        &mut self,
-        request: &mut Request,
-        num_cached_tokens: usize,
-        timestamp: f64,
-    ) -> News {
+    fn note_admission(&mut self, request: &mut Request, num_cached_tokens: usize, timestamp: f64) {
         request.num_computed_tokens = num_cached_tokens;
         request.record_event(EngineCoreEventType::Scheduled, timestamp);
         if request.num_preemptions > 0 {
-            return News::Resumed;
+            return;
         }
         request.prefill_stats = Some(PrefillStats {
             num_prompt_tokens: request.num_tokens() as u32,
@@ -332,7 +335,42 @@ impl Scheduler {
             self.prefix_cache_stats.queries += request.num_tokens() as u64;
             self.prefix_cache_stats.hits += num_cached_tokens as u64;
         }
-        News::New
+    }
+
+    /// Tokens behind the first `num_cached_tokens` that the request admitted before this one has as well, and whose
+    /// keys and values this step brings for it: so questions about one text compute only what is their own, to the
+    /// token and not to the block. Only for requests that are scored, which a step mostly ends: one that generates
+    /// would save a part of a block once in all its steps. A draft model's passes cut a step elsewhere, so with one
+    /// nothing is shared.
+    fn num_shared_tokens(&self, request: &Request, num_cached_tokens: usize, step: &Step) -> usize {
+        let has_draft_model = (self.proposer.as_ref()).is_some_and(|of| of.draft_model().is_some());
+        if request.scored_positions().is_empty()
+            || request.num_preemptions > 0
+            || has_draft_model
+            || !self.kv_cache_manager.reads_prefix_cache(request)
+        {
+            return 0;
+        }
+        let (Some((admission, brought)), Some(before)) = (&step.last_admitted, self.running.last())
+        else {
+            return 0;
+        };
+        let before_it = &before.request;
+        let is_known = before.admission == *admission && brought.start <= num_cached_tokens;
+        if !is_known || before_it.cache_salt() != request.cache_salt() {
+            return 0;
+        }
+        let end = brought.end.min(request.max_cached_tokens());
+        let (tokens, others) = (request.all_token_ids(), before_it.all_token_ids());
+        if tokens.get(..num_cached_tokens) != others.get(..num_cached_tokens) {
+            return 0;
+        }
+        let behind = num_cached_tokens..end.max(num_cached_tokens);
+        let behind = (tokens.get(behind.clone()).unwrap_or_default())
+            .iter()
+            .zip(others.get(behind).unwrap_or_default());
+        let num_shared = behind.take_while(|(token, other)| token == other).count();
+        num_shared.min(MAX_SHARED_TOKENS.saturating_sub(step.num_shared_tokens))
     }
 
     /// What hashes the blocks of requests for this scheduler; for the thread that builds them.

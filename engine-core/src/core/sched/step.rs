@@ -1,5 +1,7 @@
 //! A step in the making: what is scheduled so far, and how it is written down for the runner.
 
+use std::ops::Range;
+
 use crate::core::kv_cache_manager::RequestBlocks;
 use crate::core::sched::output::{Admission, CachedRequestData, NewRequestData, SchedulerOutput};
 use crate::core::sched::scheduler::{PauseState, RunningRequest, Scheduler};
@@ -13,6 +15,10 @@ pub(crate) struct Step {
     /// In order of admission.
     pub(crate) scheduled: Vec<Scheduled>,
     pub(crate) preempted_req_ids: Vec<RequestId>,
+    /// The request that was admitted last, and what of it this step brings.
+    pub(crate) last_admitted: Option<(Admission, Range<usize>)>,
+    /// Tokens that requests share with the one admitted before them.
+    pub(crate) num_shared_tokens: usize,
     pub(crate) timestamp: f64,
 }
 
@@ -29,8 +35,8 @@ pub(crate) struct Scheduled {
 pub(crate) enum News {
     /// It ran before and got these blocks.
     Running { new_block_ids: Vec<u32> },
-    /// It is admitted for the first time.
-    New,
+    /// It is admitted for the first time, and shares so many tokens with the request admitted before it.
+    New { num_shared_tokens: usize },
     /// It is admitted again after a preemption.
     Resumed,
 }
@@ -86,6 +92,8 @@ impl Scheduler {
             max_tokens_per_request,
             scheduled: Vec::with_capacity(self.running.len()),
             preempted_req_ids: Vec::new(),
+            last_admitted: None,
+            num_shared_tokens: 0,
             timestamp: self.clock.now(),
         }
     }
@@ -115,9 +123,10 @@ impl Scheduler {
                 break;
             };
             match news {
-                News::New => output
-                    .scheduled_new_reqs
-                    .push(new_request_data(request, blocks)),
+                News::New { num_shared_tokens } => {
+                    let new = new_request_data(request, blocks, num_shared_tokens);
+                    output.scheduled_new_reqs.push(new);
+                }
                 News::Running { new_block_ids } => push_cached(cached, request, new_block_ids),
                 News::Resumed => {
                     cached.resumed_req_ids.push(request.request_id().clone());
@@ -137,7 +146,11 @@ impl Scheduler {
     }
 }
 
-fn new_request_data(request: &Request, blocks: &RequestBlocks) -> NewRequestData {
+fn new_request_data(
+    request: &Request,
+    blocks: &RequestBlocks,
+    num_shared_tokens: usize,
+) -> NewRequestData {
     NewRequestData {
         req_id: request.request_id().clone(),
         prompt_token_ids: request.prompt_token_ids().clone(),
@@ -145,6 +158,7 @@ fn new_request_data(request: &Request, blocks: &RequestBlocks) -> NewRequestData
         sampling_params: request.sampling_params().clone(),
         block_ids: blocks.block_ids().to_vec(),
         num_computed_tokens: request.num_computed_tokens as u32,
+        num_shared_tokens: num_shared_tokens as u32,
         scored_positions: request.scored_positions().clone(),
         pooling_params: request.pooling_params(),
     }

@@ -47,8 +47,89 @@ fn what_is_scored_is_computed() {
             },
         );
     }
-    // The token before the first position has to be computed for its logits.
-    assert_eq!(trace(&scheduler.schedule()), "early:8 at block:8 last:4");
+    // The token before the first position has to be computed for its logits; what is before that is the same in all.
+    assert_eq!(trace(&scheduler.schedule()), "early:8 at block:5 last:1");
+}
+
+#[test]
+fn scored_requests_of_a_step_share_to_the_token() {
+    let mut scheduler = scheduler(config(100, 9), 60);
+    let tokens = |len: u32, own: &[u32]| (0..len).chain(own.iter().copied()).collect::<Vec<u32>>();
+    let prompts = [
+        // Text is generated behind the first one.
+        ("text", tokens(10, &[])),
+        ("one", tokens(9, &[50])),
+        // More in common with the one before than it computes.
+        ("two", tokens(9, &[50, 51])),
+        // As far as its place allows: the token before it is computed.
+        ("equal", tokens(9, &[50, 51])),
+        // What the one before found in the cache has no rows.
+        ("begin", tokens(2, &[60, 61])),
+        ("other", tokens(0, &[2, 3])),
+        // A block that was shared in part can be found when it is full.
+        ("full", tokens(9, &[50, 51, 52, 53])),
+        ("fuller", tokens(9, &[50, 51, 52, 54])),
+    ];
+    for (id, prompt) in prompts {
+        let position = ScoredPosition {
+            num_tokens: prompt.len() as u32,
+            token_ids: vec![1, 2],
+        };
+        let is_text = id == "text";
+        let request = EngineCoreRequest {
+            prompt_token_ids: prompt.into(),
+            scored_positions: [position][..usize::from(!is_text)].into(),
+            ..request(id, 1)
+        };
+        add(&mut scheduler, request);
+    }
+    let output = scheduler.schedule();
+    assert_eq!(
+        trace(&output),
+        "text:10 one:1 two:1 equal:1 begin:4 other:2 full:5 fuller:1"
+    );
+    let new = output.scheduled_new_reqs.iter();
+    let known: Vec<_> = new
+        .map(|new| (new.num_computed_tokens, new.num_shared_tokens))
+        .collect();
+    assert_eq!(
+        known,
+        [
+            (0, 0),
+            (9, 1),
+            (10, 2),
+            (10, 2),
+            (0, 0),
+            (0, 0),
+            (8, 0),
+            (12, 0)
+        ]
+    );
+    let tables: Vec<_> = (output.scheduled_new_reqs.iter())
+        .map(|new| new.block_ids.clone())
+        .collect();
+    assert_eq!(tables[1][..2], tables[0][..2]);
+    assert!(tables[..4].iter().all(|table| table.len() == 3));
+    let last: std::collections::BTreeSet<u32> = tables[..4].iter().map(|table| table[2]).collect();
+    assert_eq!(last.len(), 4, "each writes to a block of its own");
+}
+
+#[test]
+fn with_another_salt_nothing_is_shared() {
+    let mut scheduler = scheduler(config(100, 9), 60);
+    for (id, salt) in [("a", None), ("b", Some("salt")), ("c", Some("salt"))] {
+        let request = EngineCoreRequest {
+            cache_salt: salt.map(str::to_owned),
+            scored_positions: [ScoredPosition {
+                num_tokens: 7,
+                token_ids: vec![1, 2],
+            }]
+            .into(),
+            ..shared(id, 7)
+        };
+        add(&mut scheduler, request);
+    }
+    assert_eq!(step(&mut scheduler), "a:7 b:7 c:1");
 }
 
 #[test]

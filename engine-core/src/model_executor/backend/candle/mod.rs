@@ -39,6 +39,8 @@ struct Step {
     /// Cosines and sines `[num_tokens, 1, rotated / 2]`, by rotation; the same for every head.
     rotary: Vec<(Tensor, Tensor)>,
     slot_mapping: Tensor,
+    /// Rows that are written to other slots too, and these, where there are any.
+    shared: Option<(Tensor, Tensor)>,
     logits_indices: Tensor,
     requests: Vec<Request>,
     routing: Routing,
@@ -56,6 +58,17 @@ struct Request {
 pub(crate) struct KvCache {
     keys: Tensor,
     values: Tensor,
+}
+
+impl KvCache {
+    /// Writes rows of keys and values to these slots.
+    fn write(&self, slots: &Tensor, keys: &Tensor, values: &Tensor) -> Result<(), ModelError> {
+        let slots = slots.unsqueeze(1)?.broadcast_as(keys.shape())?;
+        let slots = slots.contiguous()?;
+        self.keys.scatter_set(&slots, keys, 0)?;
+        self.values.scatter_set(&slots, values, 0)?;
+        Ok(())
+    }
 }
 
 impl CandleBackend {
@@ -268,6 +281,10 @@ impl Backend for CandleBackend {
             input_ids: self.tensor(input.input_ids)?,
             rotary: self.rotations(input.positions)?,
             slot_mapping: self.tensor(input.slot_mapping)?,
+            shared: match input.shared_rows {
+                [] => None,
+                rows => Some((self.tensor(rows)?, self.tensor(input.shared_slots)?)),
+            },
             logits_indices: self.tensor(input.logits_indices)?,
             requests,
             routing: Routing::default(),
@@ -358,15 +375,15 @@ impl Backend for CandleBackend {
         };
         let rotated = rotated.reshape((rows, rotated_width))?;
         let values = qkv.narrow(1, rotated_width, shape.kv_width())?;
-        let slots = self.step()?.slot_mapping.unsqueeze(1)?;
-        let slots = slots.broadcast_as((rows, shape.kv_width()))?.contiguous()?;
         let keys = rotated.narrow(1, shape.q_width(), shape.kv_width())?;
-        cache
-            .keys
-            .scatter_set(&slots, &self.stored(&keys, shape)?, 0)?;
-        cache
-            .values
-            .scatter_set(&slots, &self.stored(&values, shape)?, 0)?;
+        let (stored_keys, stored_values) =
+            (self.stored(&keys, shape)?, self.stored(&values, shape)?);
+        let step = self.step()?;
+        cache.write(&step.slot_mapping, &stored_keys, &stored_values)?;
+        if let Some((rows, slots)) = &step.shared {
+            let keys = stored_keys.index_select(rows, 0)?;
+            cache.write(slots, &keys, &stored_values.index_select(rows, 0)?)?;
+        }
         *qkv = Tensor::cat(&[rotated, values], 1)?;
         Ok(())
     }

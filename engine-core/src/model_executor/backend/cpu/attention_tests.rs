@@ -71,6 +71,7 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, scores: AttentionS
             Some(&rotary),
             &positions,
             &slots,
+            (&[], &[]),
             &mut cache,
         )
         .unwrap();
@@ -185,8 +186,11 @@ where
     let mut cache = KvCache::<F>::allocate(block, 3).unwrap();
     let mut write = |cache: &mut KvCache<F>, slots: &[u32]| {
         let mut qkv = filled(slots.len(), shape.qkv_width(), &mut random);
-        kv_cache::rotary_and_kv_write(&pool, level, &mut qkv, shape, None, slots, slots, cache)
-            .unwrap();
+        let none = (&[][..], &[][..]);
+        kv_cache::rotary_and_kv_write(
+            &pool, level, &mut qkv, shape, None, slots, slots, none, cache,
+        )
+        .unwrap();
         qkv
     };
     let all: Vec<u32> = (0..3 * BLOCK_SIZE as u32).collect();
@@ -368,6 +372,7 @@ fn stale_values<F: Format>() {
         Some(&rotary),
         &all,
         &all,
+        (&[], &[]),
         &mut cache,
     )
     .unwrap();
@@ -381,6 +386,7 @@ fn stale_values<F: Format>() {
         Some(&rotary),
         few,
         few,
+        (&[], &[]),
         &mut cache,
     )
     .unwrap();

@@ -227,7 +227,7 @@ dispatch! {
 }
 
 /// Rotates queries and keys of `[queries | keys | values]`, where a table says so, and writes keys
-/// and values to `slots`.
+/// and values to `slots`. Those of `shared_rows` are then written to `shared_slots` too.
 #[allow(clippy::too_many_arguments, reason = "the step's inputs")]
 pub(crate) fn rotary_and_kv_write<F: Format>(
     pool: &ComputePool,
@@ -237,10 +237,12 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
     rotary: Option<&RotaryTable>,
     positions: &[u32],
     slots: &[u32],
+    (shared_rows, shared_slots): (&[u32], &[u32]),
     cache: &mut KvCache<F>,
 ) -> Result<(), ModelError> {
     let (rows, width, stride) = (qkv.rows(), qkv.width(), qkv.stride());
     assert!(width == shape.qkv_width() && rows == positions.len() && rows == slots.len());
+    assert!(shared_rows.iter().all(|&row| (row as usize) < rows));
     assert!(
         rotary.is_none_or(|rotary| rotary.half() * 2 <= shape.head_dim),
         "rotary table of another model"
@@ -252,6 +254,26 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
     let values = SharedMut::new(&mut cache.values);
     let num_scales = block.num_scales::<F>();
     let scales = SharedMut::new(&mut cache.scales);
+    let write = |slot: u32, x_keys: &[f32], x_values: &[f32]| {
+        let (slot_block, token) = (
+            slot as usize / block.block_size,
+            slot as usize % block.block_size,
+        );
+        let heads = x_keys.chunks_exact(shape.head_dim);
+        let heads = heads.zip(x_values.chunks_exact(shape.head_dim));
+        for (head, (key, value)) in heads.enumerate() {
+            let panel = slot_block * block.num_kv_heads + head;
+            // SAFETY: the panels are those of one head of one block, and as long as checked here.
+            // The elements of one slot are written once, since slots differ:
+            // `ForwardInput::validate` has seen to it.
+            unsafe {
+                let keys = keys.ptr(panel * key_len, key_len);
+                let values = values.ptr(panel * value_len, value_len);
+                let scales = scales.ptr(panel * 2 * num_scales, 2 * num_scales);
+                write_head::<F>(level, block, token, (key, value), keys, values, scales);
+            }
+        }
+    };
     for_each_row(pool, rows, width, &|row, _| {
         // SAFETY: each row belongs to one call.
         let x = unsafe { std::slice::from_raw_parts_mut(qkv.ptr(row * stride, width), width) };
@@ -265,26 +287,17 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
                 unsafe { rotate(level, head, cos.as_ptr(), sin.as_ptr(), cos.len()) };
             }
         }
-        let (slot_block, token) = (
-            slots[row] as usize / block.block_size,
-            slots[row] as usize % block.block_size,
-        );
-        let x_keys = rotated[shape.q_width()..].chunks_exact(shape.head_dim);
-        for (head, (key, value)) in x_keys
-            .zip(x_values.chunks_exact(shape.head_dim))
-            .enumerate()
-        {
-            let panel = slot_block * block.num_kv_heads + head;
-            // SAFETY: the panels are those of one head of one block, and as long as checked here.
-            // The elements of one slot belong to one row, since slots differ:
-            // `ForwardInput::validate` has seen to it.
-            unsafe {
-                let keys = keys.ptr(panel * key_len, key_len);
-                let values = values.ptr(panel * value_len, value_len);
-                let scales = scales.ptr(panel * 2 * num_scales, 2 * num_scales);
-                write_head::<F>(level, block, token, (key, value), keys, values, scales);
-            }
-        }
+        write(slots[row], &rotated[shape.q_width()..], x_values);
+    })?;
+    if shared_slots.is_empty() {
+        return Ok(());
+    }
+    for_each_row(pool, shared_slots.len(), width, &|index, _| {
+        let row = shared_rows[index] as usize;
+        // SAFETY: nobody writes to a row any more.
+        let x = unsafe { std::slice::from_raw_parts(qkv.ptr(row * stride, width), width) };
+        let (x_keys, x_values) = x[shape.q_width()..].split_at(shape.kv_width());
+        write(shared_slots[index], x_keys, x_values);
     })?;
     Ok(())
 }

@@ -106,7 +106,7 @@ use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::rotary::RotaryTable;
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
-use crate::model_executor::{Bitmask, ForwardInput, ModelDtype, ModelLimits};
+use crate::model_executor::{Bitmask, ForwardInput, MAX_SHARED_ROWS, ModelDtype, ModelLimits};
 
 /// The CPU backend with its KV cache in format `F`; activations are f32.
 pub(crate) struct CpuBackend<F: Format> {
@@ -135,6 +135,9 @@ struct StepBuffers {
     input_ids: Vec<u32>,
     positions: Vec<u32>,
     slot_mapping: Vec<u32>,
+    /// Rows that are written to other slots too, and these.
+    shared_rows: Vec<u32>,
+    shared_slots: Vec<u32>,
     logits_indices: Vec<u32>,
     /// `[num_reqs, block_table_stride]`, without the caller's unused columns.
     block_tables: Vec<u32>,
@@ -326,6 +329,8 @@ impl<F: Format> Backend for CpuBackend<F> {
             input_ids: Vec::with_capacity(tokens),
             positions: Vec::with_capacity(tokens),
             slot_mapping: Vec::with_capacity(tokens),
+            shared_rows: Vec::with_capacity(MAX_SHARED_ROWS),
+            shared_slots: Vec::with_capacity(MAX_SHARED_ROWS),
             logits_indices: Vec::with_capacity(limits.max_num_logits_rows),
             block_tables: Vec::with_capacity(requests * block_table_stride),
             block_table_stride,
@@ -353,6 +358,8 @@ impl<F: Format> Backend for CpuBackend<F> {
             (&mut step.input_ids, input.input_ids),
             (&mut step.positions, input.positions),
             (&mut step.slot_mapping, input.slot_mapping),
+            (&mut step.shared_rows, input.shared_rows),
+            (&mut step.shared_slots, input.shared_slots),
             (&mut step.logits_indices, input.logits_indices),
         ] {
             to.clear();
@@ -459,6 +466,7 @@ impl<F: Format> Backend for CpuBackend<F> {
             rotary.map(|index| &step.rotary[index]),
             &step.positions,
             &step.slot_mapping,
+            (&step.shared_rows, &step.shared_slots),
             cache,
         )
     }

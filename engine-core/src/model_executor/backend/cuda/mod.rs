@@ -21,7 +21,7 @@ use cuda_device::{
 
 use self::graphs::Graphs;
 use self::mask_pool::{MaskPool, NUM_SLOTS};
-use self::step::Step;
+use self::step::{SHARED_PIECE, Step};
 use super::{
     AttentionScores, AttentionShape, Backend, ExpertChoice, LmHead, StepNeeds, no_encoders,
     not_reserved,
@@ -47,6 +47,8 @@ pub(crate) struct CudaBackend {
     rotary: Vec<Rotary>,
     routing: Option<Routing>,
     step: Option<Step>,
+    /// Rows whose keys and values are written a second time, `[SHARED_PIECE, qkv_width]`.
+    shared_qkv: Option<Buffer>,
     graphs: Graphs,
     head: Option<HeadBuffers>,
 }
@@ -142,6 +144,7 @@ impl CudaBackend {
             rotary: Vec::new(),
             routing: None,
             step: None,
+            shared_qkv: None,
             graphs: Graphs::default(),
             head: None,
         })
@@ -291,7 +294,9 @@ impl Backend for CudaBackend {
         let head = HEAD_ROWS * vocab_size * size_of::<f32>() + NUM_SLOTS * vocab_size.div_ceil(8);
         // Rounded rows; what outgrew its place is as much again.
         let rounded = 2 * num_tokens.saturating_mul(widest).next_power_of_two() * 2;
-        (head + rounded + 2 * cuda_device::MAX_PARTIAL_BYTES + GRAPHS_BYTES) as u64
+        // Queries, keys and values are at most some three times as wide as what they are made of.
+        let shared = SHARED_PIECE * 3 * widest * size_of::<f32>();
+        (head + rounded + shared + 2 * cuda_device::MAX_PARTIAL_BYTES + GRAPHS_BYTES) as u64
     }
 
     fn reserve(&mut self, limits: &ModelLimits, needs: StepNeeds) -> Result<(), ModelError> {
@@ -444,19 +449,30 @@ impl Backend for CudaBackend {
         rotary: Option<usize>,
         cache: &mut KvCache,
     ) -> Result<(), ModelError> {
-        let step = self.step()?;
-        let slots = Slots {
-            positions: &step.positions,
-            slots: &step.slot_mapping,
-        };
+        let step = self.step.as_ref().ok_or_else(not_reserved)?;
+        let (positions, slots) = (&step.positions, &step.slot_mapping);
+        let slots = Slots { positions, slots };
         let rotary = match rotary {
             None => None,
             Some(index) => Some(self.rotary.get(index).ok_or_else(not_reserved)?),
         };
-        let (rows, qkv, heads) = (qkv.rows, &mut qkv.buffer, heads(shape));
-        Ok(self
-            .device
-            .rotary_and_kv_write(qkv, rows, heads, rotary, slots, cache)?)
+        let (rows, width, qkv, heads) = (qkv.rows, qkv.width, &mut qkv.buffer, heads(shape));
+        let device = &self.device;
+        device.rotary_and_kv_write(qkv, rows, heads, rotary, slots, cache)?;
+        let num_bytes = SHARED_PIECE * width * size_of::<f32>();
+        for piece in step.shared() {
+            let has_room = |room: &Buffer| room.num_bytes() >= num_bytes;
+            let room = match self.shared_qkv.take().filter(has_room) {
+                Some(room) => self.shared_qkv.insert(room),
+                None => self.shared_qkv.insert(device.allocate(num_bytes)?),
+            };
+            device.gather_rows(qkv, rows, width, &piece.rows, piece.num_rows, room)?;
+            // They are rotated already.
+            let slots = &piece.slots;
+            let slots = Slots { positions, slots };
+            device.rotary_and_kv_write(room, piece.num_rows, heads, None, slots, cache)?;
+        }
+        Ok(())
     }
 
     fn paged_attention(

@@ -15,6 +15,9 @@ pub(super) struct Step {
     pub(super) input_ids: Buffer,
     pub(super) positions: Buffer,
     pub(super) slot_mapping: Buffer,
+    /// Rows that are written to other slots too, in pieces: the first [`Self::num_shared_pieces`] are of this step.
+    shared: Vec<SharedPiece>,
+    num_shared_pieces: usize,
     /// `[num_tokens]` the request that a row is of.
     pub(super) requests: Buffer,
     /// `[num_requests, table_stride]`
@@ -50,6 +53,8 @@ impl Step {
             input_ids: list(limits.max_num_batched_tokens)?,
             positions: list(limits.max_num_batched_tokens)?,
             slot_mapping: list(limits.max_num_batched_tokens)?,
+            shared: Vec::new(),
+            num_shared_pieces: 0,
             requests: list(limits.max_num_batched_tokens)?,
             block_tables: list(max_num_requests * block_table_stride)?,
             block_table_stride,
@@ -82,7 +87,10 @@ impl Step {
         self.longest = input.seq_lens.iter().copied().max().unwrap_or(0) as usize;
         self.prefill_rows = prefill_rows(input.query_start_loc);
         let rows = self.num_tokens.next_power_of_two();
-        let is_decode = self.num_requests == self.num_tokens
+        self.num_shared_pieces = input.shared_rows.len().div_ceil(SHARED_PIECE);
+        // A graph has no launch that writes shared rows.
+        let is_decode = self.num_shared_pieces == 0
+            && self.num_requests == self.num_tokens
             && self.num_logits_rows == self.num_tokens
             && rows <= self.max_decode_rows;
         if is_decode {
@@ -114,6 +122,7 @@ impl Step {
             self.words.resize(len, filling);
             device.upload(to, 0, bytes_of(&self.words))?;
         }
+        self.upload_shared(device, input)?;
         self.words.clear();
         let blocks = self.longest.div_ceil(self.block_size);
         self.table_stride = blocks.clamp(1, self.block_table_stride.max(1));
@@ -130,6 +139,37 @@ impl Step {
         }))
     }
 
+    fn upload_shared(
+        &mut self,
+        device: &Device,
+        input: &ForwardInput<'_>,
+    ) -> Result<(), ModelError> {
+        let rows = input.shared_rows.chunks(SHARED_PIECE);
+        let slots = input.shared_slots.chunks(SHARED_PIECE);
+        for (index, (rows, slots)) in rows.zip(slots).enumerate() {
+            if index == self.shared.len() {
+                let num_bytes = SHARED_PIECE * size_of::<u32>();
+                self.shared.push(SharedPiece {
+                    rows: device.allocate(num_bytes)?,
+                    slots: device.allocate(num_bytes)?,
+                    num_rows: 0,
+                });
+            }
+            let piece = &mut self.shared[index];
+            piece.num_rows = rows.len();
+            device.upload(&mut piece.rows, 0, bytes_of(rows))?;
+            device.upload(&mut piece.slots, 0, bytes_of(slots))?;
+        }
+        Ok(())
+    }
+
+    /// Rows of this step that are written to other slots too.
+    pub(super) fn shared(&self) -> &[SharedPiece] {
+        self.shared
+            .get(..self.num_shared_pieces)
+            .unwrap_or_default()
+    }
+
     /// Uploads rows that the host chose.
     pub(super) fn choose(
         &mut self,
@@ -140,6 +180,16 @@ impl Step {
         self.words.extend(rows);
         Ok(device.upload(&mut self.chosen, 0, bytes_of(&self.words))?)
     }
+}
+
+/// Most rows of a [`SharedPiece`].
+pub(super) const SHARED_PIECE: usize = 256;
+
+/// Rows that are written to other slots too, and these, `[num_rows]` each.
+pub(super) struct SharedPiece {
+    pub(super) rows: Buffer,
+    pub(super) slots: Buffer,
+    pub(super) num_rows: usize,
 }
 
 /// Positions that a graph counts with at least, so that there are few.
