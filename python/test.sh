@@ -18,9 +18,9 @@ rm -rf "$wheels/$profile" "$venv"
 python3 -m venv "$venv" || exit 75
 "$venv/bin/pip" install --quiet --no-compile -r python/tests/requirements.txt -r python/engine/tests/requirements.txt ||
     exit 75
-"$tools/bin/maturin" build --quiet --manifest-path python/Cargo.toml --profile "$profile" \
-    --compatibility linux --out "$wheels/$profile"
-MATURIN=$tools/bin/maturin WHEEL_PROFILE=$profile python/engine/build.sh "$wheels/$profile" --compatibility linux
+MATURIN=$tools/bin/maturin WHEEL_PROFILE=$profile python/build.sh "$wheels/$profile" --compatibility linux
+# Each variable FORMWORK_X stands for a flag of the executables, and none has this one.
+unset FORMWORK_BIN
 # formwork depends on formwork-grammar, and on nothing else.
 "$venv/bin/pip" install --quiet --no-compile --no-index --find-links "$wheels/$profile" formwork
 "$venv/bin/mypy" --config-file python/engine/pyproject.toml --cache-dir "$venv/mypy" python/engine/source/formwork

@@ -12,6 +12,9 @@ from conftest import cores
 from formwork import LLM, EngineDeadError, SamplingParams
 
 LONG = """
+import signal
+# A program that a shell starts in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from formwork import LLM, SamplingParams
 engine = LLM(max_model_len=2048, threads=1)
 def bar(requests, total, desc):
