@@ -243,6 +243,8 @@ fn logits(model: LoadedModel) -> Vec<f32> {
         input_ids: &[1, 2, 3],
         positions: &[0, 1, 2],
         slot_mapping: &[16, 17, 18],
+        shared_rows: &[],
+        shared_slots: &[],
         query_start_loc: &[0, 3],
         seq_lens: &[3],
         block_tables: &[1],
