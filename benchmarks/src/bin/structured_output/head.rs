@@ -83,6 +83,8 @@ fn run_batch(model: &mut dyn CausalLm) -> anyhow::Result<()> {
         input_ids: &input_ids,
         positions: &positions,
         slot_mapping: &slot_mapping,
+        shared_rows: &[],
+        shared_slots: &[],
         query_start_loc: &[0, 32],
         seq_lens: &[32],
         block_tables: &[1, 2],
