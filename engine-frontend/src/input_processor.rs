@@ -166,6 +166,9 @@ impl InputProcessor {
             let message = format!("thinking_markers: {message}");
             Err(ValidationError::field("thinking_markers", start, message))
         };
+        if start.is_empty() || end.is_empty() {
+            return wrong("`start` and `end` must not be empty");
+        }
         if !markers.preamble.is_empty() && markers.answer.is_empty() {
             return wrong("`preamble` needs `answer`, the header that tells an answer from it");
         }

@@ -304,6 +304,47 @@ fn constraints_wait_for_the_end_of_thinking_where_it_is_not_over() {
     assert_eq!(held.thinking, None);
 }
 
+/// Thinking that plain text marks becomes a part of the constraint, once for the requests of a list.
+#[test]
+fn a_constraint_stands_behind_thinking_that_plain_text_marks() {
+    let args = StructuredOutputsArgs::from_json(r#"{"reasoning_parser": "granite"}"#).unwrap();
+    let processor = processor().with_structured_outputs(args).unwrap();
+    let of = |prompt: &str| {
+        let mut request = constrained(StructuredOutputsConstraint::JsonObject);
+        request.prompt = prompt.into();
+        request
+    };
+    let (mut before, cancel) = (None, CancelFlag::new());
+    let prompts = [
+        "Here is my thought process:",
+        "Here's my thought process:a",
+        "a",
+    ];
+    let inputs = prompts.map(|prompt| {
+        let inputs = processor.process_like(&mut before, of(prompt), &cancel);
+        inputs.unwrap()
+    });
+    let constraints = inputs.clone().map(|inputs| {
+        let params = inputs.request.sampling_params;
+        assert_eq!(params.thinking_tokens, None);
+        params.structured_outputs.unwrap()
+    });
+    let kinds = constraints.each_ref().map(|c| c.constraint.kind());
+    assert_eq!(kinds, ["structural_tag", "structural_tag", "json_object"]);
+    assert!(constraints[0].is_same(&constraints[1]));
+    // What the core finds in it is told by the caller's own name.
+    let fields = inputs[0].callers_fields.clone().unwrap();
+    let found = "structural tag, at `#/format/elements/1/json_schema/type`: no";
+    let error = fields.translate(found);
+    let field = "structured_outputs.json_object";
+    assert_eq!(error.parameter.as_deref(), Some(field));
+    assert_eq!(error.message, format!("{field}: schema, at `#/type`: no"));
+    let mut budget = of("a");
+    budget.sampling_params.thinking_token_budget = Some(1);
+    let error = processor.process_inputs(budget).unwrap_err();
+    assert_eq!(error.parameter.as_deref(), Some("thinking_token_budget"));
+}
+
 #[test]
 fn thinking_is_not_told_apart_where_it_is_switched_off() {
     let args = StructuredOutputsArgs::from_json(r#"{"reasoning_parser": "none"}"#).unwrap();
