@@ -121,12 +121,12 @@ def main():
                 way(base, text(), questions)
             rounds = []
             for _ in range(arguments.rounds):
-                round = []
+                taken = []
                 for _, way in ways:
                     before = computed_tokens(base)
                     seconds = way(base, text(), questions)
-                    round.append((seconds, computed_tokens(base) - before))
-                rounds.append(round)
+                    taken.append((seconds, computed_tokens(base) - before))
+                rounds.append(taken)
             columns = list(zip(*rounds))
             cells = "".join(
                 f" {1000 * statistics.median(s for s, _ in column):.0f} | {statistics.median(t for _, t in column):.0f} |"

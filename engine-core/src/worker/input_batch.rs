@@ -60,8 +60,9 @@ impl InputBatch {
         self.logits_indices.clear();
     }
 
-    /// Appends tokens of one request from `first_position` on, the last of them a draft. The keys and values of
-    /// the `num_shared` tokens before are those of the request that was pushed last.
+    /// Appends tokens of one request from `first_position` on, the last of them a draft. With `num_shared` the request
+    /// that was pushed last has the same tokens up to there, and so many before are shared: the keys and values of its
+    /// rows are written for this one too.
     ///
     /// Returns false, and leaves the batch as it was, where `block_ids` doesn't cover them, or the rows of the last
     /// request not those that are shared.
@@ -70,7 +71,7 @@ impl InputBatch {
         token_ids: &[u32],
         draft_token_ids: &[u32],
         first_position: usize,
-        num_shared: usize,
+        num_shared: Option<usize>,
         block_ids: &[u32],
     ) -> bool {
         let end = first_position + token_ids.len() + draft_token_ids.len();
@@ -83,21 +84,23 @@ impl InputBatch {
             (block_id * self.block_size + position % self.block_size) as u32
         };
         let (start, rows) = &mut self.last_rows;
-        if num_shared == 0 {
-            rows.clear();
-            *start = first_position;
-        } else {
-            let shared = (first_position.checked_sub(num_shared))
-                .and_then(|first| Some((first, first.checked_sub(*start)?)))
-                .filter(|(_, skipped)| rows.len() >= skipped + num_shared);
-            let Some((first, skipped)) = shared else {
-                return false;
-            };
-            rows.truncate(skipped + num_shared);
-            rows.drain(..skipped);
-            *start = first;
-            self.shared_rows.extend_from_slice(rows);
-            self.shared_slots.extend((first..first_position).map(slot));
+        match num_shared {
+            None => {
+                rows.clear();
+                *start = first_position;
+            }
+            Some(num_shared) => {
+                let num_rows = first_position.checked_sub(*start);
+                let num_rows = num_rows.filter(|num| (num_shared..=rows.len()).contains(num));
+                let Some(num_rows) = num_rows else {
+                    return false;
+                };
+                rows.truncate(num_rows);
+                self.shared_rows
+                    .extend_from_slice(&rows[num_rows - num_shared..]);
+                let positions = first_position - num_shared..first_position;
+                self.shared_slots.extend(positions.map(slot));
+            }
         }
         let first_row = self.input_ids.len() as u32;
         rows.extend(first_row..first_row + (end - first_position) as u32);
@@ -159,8 +162,8 @@ mod tests {
     #[test]
     fn slots_follow_the_block_table() {
         let mut batch = InputBatch::new(4, 12);
-        assert!(batch.push_request(&[10, 11], &[12], 3, 0, &[7, 2]));
-        assert!(batch.push_request(&[20], &[], 0, 0, &[5]));
+        assert!(batch.push_request(&[10, 11], &[12], 3, None, &[7, 2]));
+        assert!(batch.push_request(&[20], &[], 0, None, &[5]));
         batch.mark_second_text(3);
         batch.keep_row(2);
         batch.keep_row(3);
@@ -178,28 +181,32 @@ mod tests {
     #[test]
     fn shared_tokens_have_the_rows_of_the_request_before() {
         let mut batch = InputBatch::new(4, 12);
-        assert!(batch.push_request(&[1, 2, 3], &[], 4, 0, &[7, 2]));
+        assert!(batch.push_request(&[1, 2, 3], &[], 4, None, &[7, 2]));
         // Two of its tokens are the first one's, and of the next its own and one of these.
-        assert!(batch.push_request(&[9], &[], 6, 2, &[7, 3]));
-        assert!(batch.push_request(&[8], &[], 7, 3, &[7, 5]));
+        assert!(batch.push_request(&[9], &[], 6, Some(2), &[7, 3]));
+        assert!(batch.push_request(&[8], &[], 7, Some(2), &[7, 5]));
+        // All before are in a full block: what the first one computed is still known.
+        assert!(batch.push_request(&[7], &[], 8, Some(0), &[7, 5, 6]));
+        assert!(batch.push_request(&[6], &[], 5, Some(1), &[7, 4]));
         let input = batch.forward_input();
-        assert_eq!(input.positions, [4, 5, 6, 6, 7]);
-        assert_eq!(input.slot_mapping, [8, 9, 10, 14, 23]);
-        assert_eq!(input.shared_rows, [0, 1, 0, 1, 3]);
-        assert_eq!(input.shared_slots, [12, 13, 20, 21, 22]);
+        assert_eq!(input.positions, [4, 5, 6, 6, 7, 8, 5]);
+        assert_eq!(input.slot_mapping, [8, 9, 10, 14, 23, 24, 17]);
+        assert_eq!(input.shared_rows, [0, 1, 1, 3, 0]);
+        assert_eq!(input.shared_slots, [12, 13, 21, 22, 16]);
         // What no row has can't be shared.
-        for (first_position, num_shared) in [(9, 1), (6, 3), (1, 2)] {
-            assert!(!batch.push_request(&[8], &[], first_position, num_shared, &[7, 5, 6]));
+        for (first_position, num_shared) in [(9, 1), (6, 3), (3, 0)] {
+            let shared = Some(num_shared);
+            assert!(!batch.push_request(&[8], &[], first_position, shared, &[7, 5, 6]));
         }
-        assert_eq!(batch.num_tokens(), 5);
+        assert_eq!(batch.num_tokens(), 7);
         batch.clear();
-        assert!(!batch.push_request(&[8], &[], 7, 1, &[7, 5]));
+        assert!(!batch.push_request(&[8], &[], 7, Some(1), &[7, 5]));
     }
 
     #[test]
     fn a_table_that_is_too_short_changes_nothing() {
         let mut batch = InputBatch::new(4, 12);
-        assert!(!batch.push_request(&[1, 2], &[], 3, 0, &[7]));
+        assert!(!batch.push_request(&[1, 2], &[], 3, None, &[7]));
         assert_eq!(batch.num_tokens(), 0);
         assert_eq!(batch.forward_input().query_start_loc, [0]);
     }

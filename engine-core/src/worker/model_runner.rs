@@ -255,7 +255,7 @@ impl ModelRunner {
                 .requests
                 .get_mut(request_id)
                 .ok_or_else(|| ModelRunnerError::UnknownRequest(request_id.clone()))?;
-            let num_shared = std::mem::take(&mut request.num_shared_tokens);
+            let num_shared = request.num_shared_tokens.take();
             let first_row = self.input_batch.num_tokens();
             let first = request.num_computed_tokens;
             let known_token_ids = request.token_ids.get(first..first + num_known);
@@ -357,7 +357,7 @@ fn new_request_state(new_request: &NewRequestData, vocab_size: usize) -> CachedR
             .collect(),
         num_prompt_tokens: prompt.len(),
         num_computed_tokens: new_request.num_computed_tokens as usize,
-        num_shared_tokens: new_request.num_shared_tokens as usize,
+        num_shared_tokens: new_request.num_shared_tokens.map(|num| num as usize),
         block_ids: new_request.block_ids.clone(),
         sampling_state: RequestSamplingState::new(Arc::clone(params), prompt, output),
         prompt_logprobs: wants_prompt_logprobs.then(|| PromptLogprobs::new(params)),

@@ -14,8 +14,8 @@ pub(crate) struct CachedRequestState {
     /// How many have their keys and values in the cache.
     pub(crate) num_computed_tokens: usize,
     /// Of these, the last ones, whose keys and values its first step writes, with those of the request before it in
-    /// the batch.
-    pub(crate) num_shared_tokens: usize,
+    /// the batch, which has all these tokens as well; `None` behind the first step, or where it hasn't.
+    pub(crate) num_shared_tokens: Option<usize>,
     /// Blocks that hold them, in order.
     pub(crate) block_ids: Vec<u32>,
     pub(crate) sampling_state: RequestSamplingState,

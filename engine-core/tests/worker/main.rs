@@ -58,7 +58,7 @@ fn new_request(
         sampling_params: Arc::new(params),
         block_ids: block_ids.to_vec(),
         num_computed_tokens: 0,
-        num_shared_tokens: 0,
+        num_shared_tokens: None,
         scored_positions: Shared::default(),
         pooling_params: None,
     }

@@ -120,9 +120,9 @@ pub struct NewRequestData {
     /// Tokens that need no computing: those in full blocks of the prefix cache, and behind them
     /// `num_shared_tokens`.
     pub num_computed_tokens: u32,
-    /// Tokens that the request before this one in the step computes or shares itself, at the same positions: their
-    /// keys and values are written for this request too.
-    pub num_shared_tokens: u32,
+    /// `None` unless all these tokens are those of the request before this one in the step. So many of them, the last
+    /// ones, that one computes or shares itself: their keys and values are written for this request too.
+    pub num_shared_tokens: Option<u32>,
     /// Where probabilities are asked for; nothing is sampled then.
     pub scored_positions: Shared<[ScoredPosition]>,
     /// Where a vector of the prompt is asked for; nothing is sampled then.

@@ -266,7 +266,7 @@ impl Scheduler {
         };
         let computed = self.kv_cache_manager.get_computed_blocks(request);
         let num_shared_tokens = self.num_shared_tokens(request, computed.num_tokens, step);
-        let num_cached_tokens = computed.num_tokens + num_shared_tokens;
+        let num_cached_tokens = computed.num_tokens + num_shared_tokens.unwrap_or(0);
         let num_tokens =
             (request.num_tokens() - num_cached_tokens).min(step.max_tokens_per_request);
         if num_tokens > step.token_budget && !self.config.enable_chunked_prefill {
@@ -304,8 +304,12 @@ impl Scheduler {
             _ => News::Resumed,
         };
         let admission = Admission(self.next_admission);
-        step.last_admitted = Some((admission, computed.num_tokens..num_computed_tokens));
-        step.num_shared_tokens += num_shared_tokens;
+        let first_brought = match (&step.last_admitted, num_shared_tokens) {
+            (Some((_, brought)), Some(_)) => brought.start,
+            _ => num_cached_tokens,
+        };
+        step.last_admitted = Some((admission, first_brought..num_computed_tokens));
+        step.num_shared_tokens += num_shared_tokens.unwrap_or(0);
         self.next_admission += 1;
         self.in_flight
             .insert(request.request_id().clone(), Place::Running(admission));
@@ -341,36 +345,38 @@ impl Scheduler {
     /// keys and values this step brings for it: so questions about one text compute only what is their own, to the
     /// token and not to the block. Only for requests that are scored, which a step mostly ends: one that generates
     /// would save a part of a block once in all its steps. A draft model's passes cut a step elsewhere, so with one
-    /// nothing is shared.
-    fn num_shared_tokens(&self, request: &Request, num_cached_tokens: usize, step: &Step) -> usize {
+    /// nothing is shared. `None` where the tokens before are not both requests', or come from an earlier step.
+    fn num_shared_tokens(
+        &self,
+        request: &Request,
+        num_cached_tokens: usize,
+        step: &Step,
+    ) -> Option<usize> {
         let has_draft_model = (self.proposer.as_ref()).is_some_and(|of| of.draft_model().is_some());
         if request.scored_positions().is_empty()
             || request.num_preemptions > 0
             || has_draft_model
             || !self.kv_cache_manager.reads_prefix_cache(request)
         {
-            return 0;
+            return None;
         }
-        let (Some((admission, brought)), Some(before)) = (&step.last_admitted, self.running.last())
-        else {
-            return 0;
-        };
-        let before_it = &before.request;
-        let is_known = before.admission == *admission && brought.start <= num_cached_tokens;
-        if !is_known || before_it.cache_salt() != request.cache_salt() {
-            return 0;
+        let (admission, brought) = step.last_admitted.as_ref()?;
+        let before = self.running.last().filter(|r| r.admission == *admission)?;
+        let others = before.request.all_token_ids();
+        let tokens = request.all_token_ids();
+        let continues_it = (brought.start..=brought.end).contains(&num_cached_tokens)
+            && before.request.cache_salt() == request.cache_salt()
+            && tokens.get(..num_cached_tokens)? == others.get(..num_cached_tokens)?;
+        if !continues_it {
+            return None;
         }
         let end = brought.end.min(request.max_cached_tokens());
-        let (tokens, others) = (request.all_token_ids(), before_it.all_token_ids());
-        if tokens.get(..num_cached_tokens) != others.get(..num_cached_tokens) {
-            return 0;
-        }
         let behind = num_cached_tokens..end.max(num_cached_tokens);
-        let behind = (tokens.get(behind.clone()).unwrap_or_default())
+        let behind = (tokens.get(behind.clone())?)
             .iter()
-            .zip(others.get(behind).unwrap_or_default());
+            .zip(others.get(behind)?);
         let num_shared = behind.take_while(|(token, other)| token == other).count();
-        num_shared.min(MAX_SHARED_TOKENS.saturating_sub(step.num_shared_tokens))
+        Some(num_shared.min(MAX_SHARED_TOKENS.saturating_sub(step.num_shared_tokens)))
     }
 
     /// What hashes the blocks of requests for this scheduler; for the thread that builds them.

@@ -15,7 +15,7 @@ pub(crate) struct Step {
     /// In order of admission.
     pub(crate) scheduled: Vec<Scheduled>,
     pub(crate) preempted_req_ids: Vec<RequestId>,
-    /// The request that was admitted last, and what of it this step brings.
+    /// The request that was admitted last, and which of its tokens this step computes, for it or one before it.
     pub(crate) last_admitted: Option<(Admission, Range<usize>)>,
     /// Tokens that requests share with the one admitted before them.
     pub(crate) num_shared_tokens: usize,
@@ -36,7 +36,7 @@ pub(crate) enum News {
     /// It ran before and got these blocks.
     Running { new_block_ids: Vec<u32> },
     /// It is admitted for the first time, and shares so many tokens with the request admitted before it.
-    New { num_shared_tokens: usize },
+    New { num_shared_tokens: Option<usize> },
     /// It is admitted again after a preemption.
     Resumed,
 }
@@ -149,7 +149,7 @@ impl Scheduler {
 fn new_request_data(
     request: &Request,
     blocks: &RequestBlocks,
-    num_shared_tokens: usize,
+    num_shared_tokens: Option<usize>,
 ) -> NewRequestData {
     NewRequestData {
         req_id: request.request_id().clone(),
@@ -158,7 +158,7 @@ fn new_request_data(
         sampling_params: request.sampling_params().clone(),
         block_ids: blocks.block_ids().to_vec(),
         num_computed_tokens: request.num_computed_tokens as u32,
-        num_shared_tokens: num_shared_tokens as u32,
+        num_shared_tokens: num_shared_tokens.map(|num_tokens| num_tokens as u32),
         scored_positions: request.scored_positions().clone(),
         pooling_params: request.pooling_params(),
     }

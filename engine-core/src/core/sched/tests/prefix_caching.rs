@@ -53,7 +53,7 @@ fn what_is_scored_is_computed() {
 
 #[test]
 fn scored_requests_of_a_step_share_to_the_token() {
-    let mut scheduler = scheduler(config(100, 9), 60);
+    let mut scheduler = scheduler(config(100, 10), 60);
     let tokens = |len: u32, own: &[u32]| (0..len).chain(own.iter().copied()).collect::<Vec<u32>>();
     let prompts = [
         // Text is generated behind the first one.
@@ -63,12 +63,13 @@ fn scored_requests_of_a_step_share_to_the_token() {
         ("two", tokens(9, &[50, 51])),
         // As far as its place allows: the token before it is computed.
         ("equal", tokens(9, &[50, 51])),
-        // What the one before found in the cache has no rows.
         ("begin", tokens(2, &[60, 61])),
         ("other", tokens(0, &[2, 3])),
-        // A block that was shared in part can be found when it is full.
+        // What is behind all that the one before has isn't shared. A block that was shared in part can be found when it is full.
         ("full", tokens(9, &[50, 51, 52, 53])),
         ("fuller", tokens(9, &[50, 51, 52, 54])),
+        // What one of them computed is known behind another that found it in a full block.
+        ("less", tokens(9, &[60])),
     ];
     for (id, prompt) in prompts {
         let position = ScoredPosition {
@@ -86,7 +87,7 @@ fn scored_requests_of_a_step_share_to_the_token() {
     let output = scheduler.schedule();
     assert_eq!(
         trace(&output),
-        "text:10 one:1 two:1 equal:1 begin:4 other:2 full:5 fuller:1"
+        "text:10 one:1 two:1 equal:1 begin:2 other:2 full:5 fuller:1 less:1"
     );
     let new = output.scheduled_new_reqs.iter();
     let known: Vec<_> = new
@@ -95,14 +96,15 @@ fn scored_requests_of_a_step_share_to_the_token() {
     assert_eq!(
         known,
         [
-            (0, 0),
-            (9, 1),
-            (10, 2),
-            (10, 2),
-            (0, 0),
-            (0, 0),
-            (8, 0),
-            (12, 0)
+            (0, None),
+            (9, Some(1)),
+            (10, Some(2)),
+            (10, Some(2)),
+            (2, Some(2)),
+            (0, Some(0)),
+            (8, None),
+            (12, Some(0)),
+            (9, Some(1)),
         ]
     );
     let tables: Vec<_> = (output.scheduled_new_reqs.iter())
