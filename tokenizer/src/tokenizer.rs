@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use structured_output::TokenizerInfo;
+use tokenizers::{NormalizedString, Normalizer};
 
 use crate::chat_template::{ChatTemplateError, ChatTemplateRequest, ChatTemplates};
 use crate::config::{GenerationConfig, TokenName, TokenizerConfig};
@@ -141,6 +142,22 @@ impl Tokenizer {
         let start = places.position(|ids| ids == plain)?;
         let (before, rest) = whole.split_at(start);
         Some([before, token_ids, rest.get(plain.len()..)?].concat())
+    }
+
+    /// Bytes of a text once the tokenizer has normalized it, which is before it looks for tokens.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Encode`], where the library fails.
+    pub fn normalized_len(&self, text: &str) -> Result<usize, TokenizerError> {
+        let Some(normalizer) = self.inner.get_normalizer() else {
+            return Ok(text.len());
+        };
+        let normalized = without_panic(|| {
+            let mut normalized = NormalizedString::from(text);
+            normalizer.normalize(&mut normalized)?;
+            Ok(normalized.get().len())
+        });
+        normalized.map_err(|message| TokenizerError::Encode { message })
     }
 
     /// The token ids of two texts as the file's post-processor puts them together, and the first place whose

@@ -356,6 +356,7 @@ fn two_texts_of_a_word_piece_have_types() {
     let ids = |text: &str| tokenizer.encode(text, true).unwrap();
     // Nothing is cut, whatever the file says.
     assert_eq!(ids("A cats."), [1, 3, 4, 5, 6, 2]);
+    assert_eq!(tokenizer.normalized_len("\u{ac01}A").unwrap(), 10);
     let plain = tokenizer.encode("A cats.", false).unwrap();
     assert_eq!(tokenizer.with_special_tokens(&plain), Some(ids("A cats.")));
     assert_eq!(tokenizer.with_special_tokens(&[]), Some(vec![1, 2]));

@@ -444,6 +444,30 @@ fn long_texts_have_the_tokens_that_they_have_as_a_whole() {
     }
 }
 
+/// One character of three bytes becomes 33.
+#[test]
+fn texts_that_grow_as_they_are_normalized_are_refused() {
+    let mut json: serde_json::Value =
+        serde_json::from_slice(builtin_model::TOKENIZER_JSON).unwrap();
+    json["normalizer"] = serde_json::json!({"type": "NFKC"});
+    let json = json.to_string();
+    let tokenizer = Tokenizer::from_bytes(&[("tokenizer.json", json.as_bytes())]).unwrap();
+    let limits = ModelLimits {
+        max_model_len: 1 << 10,
+        vocab_size: tokenizer.vocab_size() as u32,
+        max_logprobs: 20,
+    };
+    let processor = InputProcessor::new(Arc::new(tokenizer), limits);
+    let tokenize = |num_chars| {
+        let prompt = Prompt::Text("\u{fdfa}".repeat(num_chars));
+        processor.tokenize(prompt, false, &CancelFlag::new())
+    };
+    assert!(tokenize(12_000).is_ok());
+    let error = tokenize(40_000).unwrap_err();
+    assert!(error.message.contains("120000 bytes of text"), "{error}");
+    assert!(error.message.contains("by normalizing"), "{error}");
+}
+
 #[test]
 fn nobody_counts_on_for_a_request_that_is_gone() {
     let cancel = CancelFlag::new();

@@ -22,11 +22,16 @@ const MAX_BYTES: MaxBytes = MaxBytes {
     at_least: 1 << 20,
     per_token: 16,
 };
-/// The same of a text that has to be tokenized as a whole. A megabyte of it takes up to 80 MiB, be it one word.
+/// The same of a text that has to be tokenized as a whole, for each token of the context, and of what normalizing makes
+/// of it. The tokenizer takes up to 118 bytes for each of these, be it one word.
 const MAX_WHOLE_BYTES: MaxBytes = MaxBytes {
-    at_least: 768 << 10,
+    at_least: 576 << 10,
     per_token: 6,
 };
+/// Bytes of a text that may grow as it is normalized: elevenfold at most.
+const SHORT_TO_NORMALIZE: usize = 32 << 10;
+/// Bytes of text that are normalized at once to see what they become.
+const PIECE_TO_NORMALIZE: usize = 16 << 10;
 
 /// How long a text may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,9 +176,10 @@ impl InputProcessor {
     ) -> Result<Option<Vec<u32>>, ValidationError> {
         let num_tokens = limit.num_tokens as usize;
         let max_bytes = MAX_BYTES.for_tokens(num_tokens);
-        let max_whole_bytes = MAX_WHOLE_BYTES.for_tokens(num_tokens);
+        let max_whole_bytes = MAX_WHOLE_BYTES.for_tokens(self.limits.max_model_len as usize);
         let num_bytes: usize = texts.iter().map(|text| text.len()).sum();
         if num_bytes <= SHORT_TEXT {
+            self.check_normalized(texts, max_whole_bytes, cancel)?;
             return Ok(None);
         }
         let (mut read, mut counted) = (0, 0);
@@ -209,7 +215,45 @@ impl InputProcessor {
                 }
             }
         }
+        if token_ids.is_none() {
+            self.check_normalized(texts, max_whole_bytes, cancel)?;
+        }
         Ok(token_ids)
+    }
+
+    /// Refuses texts that are too long once they are normalized: one character can become eighteen.
+    fn check_normalized(
+        &self,
+        texts: &[&str],
+        max_bytes: usize,
+        cancel: &CancelFlag,
+    ) -> Result<(), ValidationError> {
+        let num_bytes: usize = texts.iter().map(|text| text.len()).sum();
+        if num_bytes <= SHORT_TO_NORMALIZE || texts.iter().all(|text| text.is_ascii()) {
+            return Ok(());
+        }
+        let mut num_normalized = 0;
+        for mut rest in texts.iter().copied() {
+            while !rest.is_empty() {
+                if cancel.is_cancelled() {
+                    return Err(ValidationError::new("the request was cancelled"));
+                }
+                let end = char_boundary(rest, PIECE_TO_NORMALIZE);
+                let (piece, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
+                num_normalized += (self.tokenizer.normalized_len(piece))
+                    .map_err(|error| ValidationError::field("prompt", piece, error.to_string()))?;
+                rest = behind;
+                if num_normalized > max_bytes {
+                    let message = format!(
+                        "the prompt has {num_bytes} bytes of text, of which the tokenizer makes more than {max_bytes} \
+                         by normalizing them: no more are read. Shorten it"
+                    );
+                    let value = format!("{num_bytes} bytes");
+                    return Err(ValidationError::field("prompt", value, message));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The tokens of a text, without special ones.
@@ -243,10 +287,7 @@ impl InputProcessor {
         if text.len() <= PIECE {
             return (text, "");
         }
-        let mut end = PIECE;
-        while !text.is_char_boundary(end) {
-            end += 1;
-        }
+        let end = char_boundary(text, PIECE);
         let mut near_end = (end - CUT_WITHIN..end).rev();
         // White space of ASCII is no part of another character, so a cut before it is one between two.
         let space = |at: &usize| {
@@ -401,6 +442,14 @@ fn final_message_end(rendered: &str, message: Option<&Value>) -> Result<usize, V
              as it is",
         )
     })
+}
+
+/// The first place from `at` on that is between two characters, or the text's end.
+fn char_boundary(text: &str, at: usize) -> usize {
+    let mut places = at..text.len();
+    places
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(text.len())
 }
 
 fn too_many_to_count(num_tokens: usize, max_tokens: usize) -> ValidationError {
