@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
 use tokio::time::{Sleep, sleep};
 
 use super::connections::Connection;
@@ -23,7 +23,8 @@ pub(super) const FREE_HEAD: u64 = 8 << 10;
 /// Fails a read whose head there is no memory for, and a write that makes no progress for some time.
 #[derive(Debug)]
 pub(super) struct ClientStream<S> {
-    stream: S,
+    /// Its limit is that of one read.
+    stream: Take<S>,
     connection: Arc<Connection>,
     /// The head's, until the connection ends: hyper keeps the buffer.
     head: Share,
@@ -32,7 +33,7 @@ pub(super) struct ClientStream<S> {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> ClientStream<S> {
+impl<S: AsyncRead> ClientStream<S> {
     pub(super) fn new(
         stream: S,
         connection: Arc<Connection>,
@@ -40,7 +41,7 @@ impl<S> ClientStream<S> {
         patience: Duration,
     ) -> Self {
         Self {
-            stream,
+            stream: stream.take(MAX_READ as u64),
             head: heads.share(&connection),
             connection,
             patience,
@@ -93,32 +94,31 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let len = buffer.remaining().min(MAX_READ);
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(len));
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
-        let read = part.filled().len();
-        buffer.advance(read);
+        let before = buffer.filled().len();
+        self.stream.set_limit(MAX_READ as u64);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = buffer.filled().len() - before;
         Poll::Ready(self.count(read))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let written = Pin::new(self.stream.get_mut()).poll_write(cx, bytes);
         self.outcome(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        let flushed = Pin::new(self.stream.get_mut()).poll_flush(cx);
         self.outcome(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut_down = Pin::new(&mut self.stream).poll_shutdown(cx);
+        let shut_down = Pin::new(self.stream.get_mut()).poll_shutdown(cx);
         self.outcome(cx, shut_down)
     }
 
@@ -127,12 +127,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
+        let written = Pin::new(self.stream.get_mut()).poll_write_vectored(cx, buffers);
         self.outcome(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.stream.get_ref().is_write_vectored()
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::server::memory::Pool;
 
-    fn stream<S>(stream: S, patience: Duration) -> ClientStream<S> {
+    fn stream<S: AsyncRead>(stream: S, patience: Duration) -> ClientStream<S> {
         let heads = Budget::new(Pool::Heads, 60_000);
         ClientStream::new(stream, Connection::unregistered(), &heads, patience)
     }
