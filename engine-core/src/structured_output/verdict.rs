@@ -106,9 +106,7 @@ impl Demand {
                 (*error != CompileError::Cancelled).then_some(by_stage)
             }
             CompileGrammarError::Matcher(
-                MatcherError::StepsExhausted { .. }
-                | MatcherError::BytesExhausted { .. }
-                | MatcherError::ItemsExhausted { .. },
+                MatcherError::StepsExhausted { .. } | MatcherError::ItemsExhausted { .. },
             ) => Some(by_stage),
             CompileGrammarError::Matcher(_) | CompileGrammarError::Renew(_) => None,
         }

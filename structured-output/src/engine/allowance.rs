@@ -13,8 +13,7 @@ pub(crate) struct Allowance {
     steps_left: AtomicU64,
     /// Steps that each of them may take, beside the engine's own limit.
     max_call_steps: u64,
-    /// Bytes of states that they may together add, and of these still.
-    max_bytes: usize,
+    /// Bytes of states that they may together still add.
     bytes_left: AtomicUsize,
     /// Whether they wait for others at work in memory apart.
     is_patient: bool,
@@ -40,20 +39,11 @@ impl Allowance {
     }
 
     /// With at most so many bytes of states for all calls together.
-    pub(crate) fn with_max_bytes(mut self, max_bytes: usize) -> Self {
-        self.grant_bytes(max_bytes);
-        self
-    }
-
-    /// Grants so many bytes of states from here on. What is left of the steps stays.
-    pub(crate) fn grant_bytes(&mut self, max_bytes: usize) {
-        self.max_bytes = max_bytes;
-        self.bytes_left = AtomicUsize::new(max_bytes);
-    }
-
-    /// Bytes of states that were granted.
-    pub(super) fn max_bytes(&self) -> usize {
-        self.max_bytes
+    pub(crate) fn with_max_bytes(self, max_bytes: usize) -> Self {
+        Self {
+            bytes_left: AtomicUsize::new(max_bytes),
+            ..self
+        }
     }
 
     /// Grants so many steps from here on, `None` for no limit but that of each call; for calls that wait for
@@ -116,7 +106,6 @@ impl Clone for Allowance {
         Self {
             steps_left: AtomicU64::new(self.steps_left.load(Ordering::Relaxed)),
             max_call_steps: self.max_call_steps,
-            max_bytes: self.max_bytes,
             bytes_left: AtomicUsize::new(self.bytes_left()),
             is_patient: self.is_patient,
             beyond: OnceLock::new(),
@@ -130,7 +119,6 @@ impl Default for Allowance {
         Self {
             steps_left: AtomicU64::new(UNLIMITED),
             max_call_steps: UNLIMITED,
-            max_bytes: usize::MAX,
             bytes_left: AtomicUsize::new(usize::MAX),
             is_patient: true,
             beyond: OnceLock::new(),

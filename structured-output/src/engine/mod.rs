@@ -495,11 +495,6 @@ impl Engine {
             automaton.drop_later(forgotten);
         }
         automaton.drop_some_forgotten(self.shares.masks);
-        if answer.is_err() && was_bound {
-            return Err(MatcherError::BytesExhausted {
-                max: allowance.max_bytes(),
-            });
-        }
         // Who goes on among states that are there already disturbs nobody.
         if answer.is_err() && fuel.lacks().is_some()
             || after > before && after > self.shares.states_at_most
