@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(input.slot_mapping, [8, 9, 10, 14, 23, 24, 17]);
         assert_eq!(input.shared_rows, [0, 1, 1, 3, 0]);
         assert_eq!(input.shared_slots, [12, 13, 21, 22, 16]);
-        // What no row has can't be shared.
+        // Tokens whose keys and values are in no row of the batch can't be shared.
         for (first_position, num_shared) in [(9, 1), (6, 3), (3, 0)] {
             let shared = Some(num_shared);
             assert!(!batch.push_request(&[8], &[], first_position, shared, &[7, 5, 6]));

@@ -13,8 +13,8 @@ pub(crate) struct CachedRequestState {
     pub(crate) num_prompt_tokens: usize,
     /// How many have their keys and values in the cache.
     pub(crate) num_computed_tokens: usize,
-    /// Of these, the last ones, whose keys and values its first step writes, with those of the request before it in
-    /// the batch, which has all these tokens as well; `None` behind the first step, or where it hasn't.
+    /// How many of the last computed tokens the request before this one in the batch computes: the first step writes
+    /// their keys and values for both. `None` after the first step, and where that request begins with other tokens.
     pub(crate) num_shared_tokens: Option<usize>,
     /// Blocks that hold them, in order.
     pub(crate) block_ids: Vec<u32>,
