@@ -113,6 +113,7 @@ pub(crate) fn matcher_error(py: Python<'_>, error: &so::MatcherError) -> PyErr {
     use so::MatcherError as E;
     let (kind, limit, max) = match *error {
         E::StepsExhausted { max } => ("steps", Some("max_mask_steps"), Some(max)),
+        E::BytesExhausted { max } => ("bytes", Some("max_bytes"), Some(max as u64)),
         E::ItemsExhausted { max } => ("items", Some("max_items"), Some(max as u64)),
         E::StatesExhausted { max } => ("states", Some("cache_bytes"), Some(max as u64)),
         E::CannotCompleteWithin { needed, .. } => ("within", None, Some(needed.into())),

@@ -182,6 +182,13 @@ pub enum MatcherError {
         /// Bytes for states.
         max: usize,
     },
+    /// The matcher's calls have added as many states as they may: see
+    /// [`GrammarMatcher::set_max_bytes`](crate::GrammarMatcher::set_max_bytes). Other memory is no help.
+    #[error("the grammar needs more than {max} bytes here (limit `max_bytes`)")]
+    BytesExhausted {
+        /// The limit.
+        max: usize,
+    },
     /// The text can be read in too many ways at once.
     #[error("the grammar is too ambiguous here: more than {max} items (limit `max_items`)")]
     ItemsExhausted {

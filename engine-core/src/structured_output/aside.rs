@@ -89,6 +89,18 @@ impl StructuredOutputRequest {
         self.grammar.set_patient_allowance(steps);
     }
 
+    /// Lets the grammar add so many bytes of states, as [`StructuredOutputGrammar::set_max_bytes`] does.
+    ///
+    /// [`StructuredOutputGrammar::set_max_bytes`]: super::backend::StructuredOutputGrammar::set_max_bytes
+    pub(super) fn set_max_bytes(&mut self, max_bytes: Option<usize>) {
+        self.grammar.set_max_bytes(max_bytes);
+    }
+
+    /// What is left of these; `None` where there is no limit.
+    pub(super) fn bytes_left(&self) -> Option<usize> {
+        self.grammar.bytes_left()
+    }
+
     /// Lets others go first that wait for the memory it shares with them.
     pub(super) fn let_others_pass(&self) {
         self.grammar.let_others_pass();

@@ -192,6 +192,13 @@ pub trait StructuredOutputGrammar: Send {
     /// The same in memory apart, for a thread that works there in turns: calls wait for others there.
     fn set_patient_allowance(&mut self, steps: u64);
 
+    /// From here on, calls may together add so many bytes of states; beyond that they fail with
+    /// [`MatcherError::BytesExhausted`]. `None`: as many as there is memory for.
+    fn set_max_bytes(&mut self, max_bytes: Option<usize>);
+
+    /// What is left of these; `None` where there is no limit.
+    fn bytes_left(&self) -> Option<usize>;
+
     /// Lets others go first that wait for the memory it shares with them.
     fn let_others_pass(&self);
 

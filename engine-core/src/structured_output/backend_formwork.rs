@@ -215,6 +215,14 @@ impl StructuredOutputGrammar for FormworkGrammar {
         self.matcher.set_patient_allowance(steps);
     }
 
+    fn set_max_bytes(&mut self, max_bytes: Option<usize>) {
+        self.matcher.set_max_bytes(max_bytes);
+    }
+
+    fn bytes_left(&self) -> Option<usize> {
+        self.matcher.bytes_left()
+    }
+
     fn let_others_pass(&self) {
         self.matcher.let_others_pass();
     }

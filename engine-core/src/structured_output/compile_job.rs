@@ -22,6 +22,10 @@ const BYTES_OF_TURN: usize = 16 << 10;
 /// that less depends on who asked before.
 const MAX_TRIES: u32 = 3;
 
+/// Bytes of states that a request may add before its first token, in all the memory that it goes through: as many as
+/// one call may hold, so that a request that is refused has taken no more than its share.
+const MAX_BYTES_TO_START: usize = 32 << 20;
+
 /// One grammar to compile.
 pub(super) struct CompileJob {
     pub(super) request_id: RequestId,
@@ -55,6 +59,8 @@ pub(super) enum Purpose {
         output_token_ids: Vec<u32>,
         /// How far it came in the turns before.
         begun: Option<Begun>,
+        /// Bytes of states that these have added.
+        num_added_bytes: usize,
     },
     /// A request that goes on once its grammar has room again, or has found an answer that takes
     /// longer than a step may wait.
@@ -170,15 +176,25 @@ impl<'a> Compiler<'a> {
                 reasoning_ended,
                 output_token_ids,
                 begun,
+                num_added_bytes,
             } => {
                 let mut begin = match begun.take() {
                     Some(begun) => begun,
                     None => self.begin(params, *reasoning_ended, cancel)?,
                 };
+                // Whoever is let in already goes on for as long as there is memory.
+                let may_add = MAX_BYTES_TO_START.saturating_sub(*num_added_bytes);
+                let max_bytes = output_token_ids.is_empty().then_some(may_add);
+                begin.request.set_max_bytes(max_bytes);
                 let started = self.start(&mut begin, params, output_token_ids, cancel);
                 match started {
-                    Ok(()) => Ok(Some(begin.request)),
+                    Ok(()) => {
+                        begin.request.set_max_bytes(None);
+                        Ok(Some(begin.request))
+                    }
                     Err(error) => {
+                        let left = begin.request.bytes_left().unwrap_or(may_add);
+                        *num_added_bytes += may_add.saturating_sub(left);
                         let goes_on = matches!(error, JobError::TurnOver | JobError::Elsewhere(_));
                         *begun = (goes_on && begin.request.is_apart()).then_some(begin);
                         Err(error)
@@ -317,6 +333,11 @@ impl<'a> Compiler<'a> {
                     request.let_others_pass();
                 }
                 Err(MatcherError::StatesExhausted { .. }) => self.renew(request, cancel)?,
+                Err(MatcherError::BytesExhausted { .. }) => {
+                    let max = MAX_BYTES_TO_START;
+                    let error = MatcherError::BytesExhausted { max };
+                    return Err(CompileGrammarError::Matcher(error).into());
+                }
                 Err(error) => return Err(CompileGrammarError::Matcher(error).into()),
                 Ok(done) => return Ok(done),
             }

@@ -145,6 +145,7 @@ impl StructuredOutputManager {
                 reasoning_ended: request.reasoning_ended(),
                 output_token_ids: request.output_token_ids().to_vec(),
                 begun: None,
+                num_added_bytes: 0,
             },
             turn: Turn::first(Duty::Begin),
             source_bytes: named.source_bytes(),

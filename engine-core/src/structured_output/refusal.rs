@@ -27,6 +27,7 @@ pub(super) fn refusal(
         JobError::Grammar(CompileGrammarError::Matcher(
             // Beyond memory of its own, so no other grammar is the cause.
             MatcherError::StepsExhausted { .. }
+                | MatcherError::BytesExhausted { .. }
                 | MatcherError::ItemsExhausted { .. }
                 | MatcherError::StatesExhausted { .. }
         ))
@@ -99,6 +100,7 @@ mod tests {
             reasoning_ended: None,
             output_token_ids: Vec::new(),
             begun: None,
+            num_added_bytes: 0,
         };
         let error = MatcherError::StepsExhausted { max: 5 };
         let error = JobError::Grammar(CompileGrammarError::Matcher(error));

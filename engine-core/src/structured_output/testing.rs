@@ -72,6 +72,7 @@ pub(super) fn job_of(
             reasoning_ended: None,
             output_token_ids: Vec::new(),
             begun: None,
+            num_added_bytes: 0,
         },
         turn: Turn::first(Duty::Begin),
         cancel: CancelFlag::new(),
@@ -226,6 +227,14 @@ impl StructuredOutputGrammar for OddGrammar {
         self.granted = steps;
         self.is_spent.set(false);
         self.real.set_allowance(steps);
+    }
+
+    fn set_max_bytes(&mut self, max_bytes: Option<usize>) {
+        self.real.set_max_bytes(max_bytes);
+    }
+
+    fn bytes_left(&self) -> Option<usize> {
+        self.real.bytes_left()
     }
 
     fn set_patient_allowance(&mut self, steps: u64) {

@@ -106,7 +106,9 @@ impl Demand {
                 (*error != CompileError::Cancelled).then_some(by_stage)
             }
             CompileGrammarError::Matcher(
-                MatcherError::StepsExhausted { .. } | MatcherError::ItemsExhausted { .. },
+                MatcherError::StepsExhausted { .. }
+                | MatcherError::BytesExhausted { .. }
+                | MatcherError::ItemsExhausted { .. },
             ) => Some(by_stage),
             CompileGrammarError::Matcher(_) | CompileGrammarError::Renew(_) => None,
         }

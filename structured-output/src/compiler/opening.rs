@@ -245,7 +245,7 @@ impl Job<'_> {
                     return Ok(Found::Exceeds(exceeded("max_mask_steps", max)));
                 }
                 Err(MatcherError::AllowanceSpent) => self.engine.let_others_pass(),
-                Err(MatcherError::StatesExhausted { .. }) if allowance.bytes_left() == 0 => {
+                Err(MatcherError::BytesExhausted { .. }) => {
                     let error = self.out_of_bytes();
                     return match self.is_dear() {
                         true => Err(error),

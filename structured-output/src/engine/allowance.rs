@@ -13,8 +13,11 @@ pub(crate) struct Allowance {
     steps_left: AtomicU64,
     /// Steps that each of them may take, beside the engine's own limit.
     max_call_steps: u64,
-    /// Bytes of states that they may together still add.
+    /// Bytes of states that they may together add, and of these still.
+    max_bytes: usize,
     bytes_left: AtomicUsize,
+    /// Whether what a call holds meanwhile, of any kind, has to have room in these too.
+    counts_all_held: bool,
     /// Whether they wait for others at work in memory apart.
     is_patient: bool,
     /// The bound, if there is one, that a call met.
@@ -38,12 +41,31 @@ impl Allowance {
         }
     }
 
-    /// With at most so many bytes of states for all calls together.
-    pub(crate) fn with_max_bytes(self, max_bytes: usize) -> Self {
-        Self {
-            bytes_left: AtomicUsize::new(max_bytes),
-            ..self
+    /// With at most so many bytes of states for all calls together; what one holds meanwhile, of any kind, has to
+    /// have room in what is left of them.
+    pub(crate) fn with_max_bytes(mut self, max_bytes: usize) -> Self {
+        self.grant_bytes(max_bytes);
+        self.counts_all_held = true;
+        self
+    }
+
+    /// Grants so many bytes of states from here on. What is left of the steps stays.
+    pub(crate) fn grant_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
+        self.bytes_left = AtomicUsize::new(max_bytes);
+    }
+
+    /// Bytes that a call may hold meanwhile, of any kind, beside the engine's own limit.
+    pub(super) fn held_bytes_left(&self) -> usize {
+        match self.counts_all_held {
+            true => self.bytes_left(),
+            false => usize::MAX,
         }
+    }
+
+    /// Bytes of states that were granted.
+    pub(super) fn max_bytes(&self) -> usize {
+        self.max_bytes
     }
 
     /// Grants so many steps from here on, `None` for no limit but that of each call; for calls that wait for
@@ -106,7 +128,9 @@ impl Clone for Allowance {
         Self {
             steps_left: AtomicU64::new(self.steps_left.load(Ordering::Relaxed)),
             max_call_steps: self.max_call_steps,
+            max_bytes: self.max_bytes,
             bytes_left: AtomicUsize::new(self.bytes_left()),
+            counts_all_held: self.counts_all_held,
             is_patient: self.is_patient,
             beyond: OnceLock::new(),
         }
@@ -119,7 +143,9 @@ impl Default for Allowance {
         Self {
             steps_left: AtomicU64::new(UNLIMITED),
             max_call_steps: UNLIMITED,
+            max_bytes: usize::MAX,
             bytes_left: AtomicUsize::new(usize::MAX),
+            counts_all_held: false,
             is_patient: true,
             beyond: OnceLock::new(),
         }

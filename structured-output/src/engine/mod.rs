@@ -456,7 +456,8 @@ impl Engine {
         let max_bytes = before.max(self.shares.states_at_most);
         let allowed_bytes = before.saturating_add(allowance.bytes_left());
         fuel.limit_bytes(max_bytes.min(allowed_bytes));
-        fuel.limit_thread_bytes(allowance.bytes_left().min(self.max_call_bytes));
+        let held_bytes = allowance.held_bytes_left();
+        fuel.limit_thread_bytes(held_bytes.min(self.max_call_bytes));
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());
         if let Some(bound) = fuel.beyond() {
@@ -469,7 +470,7 @@ impl Engine {
         // What was freed since was held too.
         let was_bound = match fuel.lacks() {
             Some(Lack::States) => allowed_bytes < max_bytes,
-            Some(Lack::Thread) => allowance.bytes_left() <= self.max_call_bytes,
+            Some(Lack::Thread) => held_bytes <= self.max_call_bytes,
             None => false,
         };
         if fuel.lacks() == Some(Lack::Thread) && !was_bound {
@@ -495,6 +496,11 @@ impl Engine {
             automaton.drop_later(forgotten);
         }
         automaton.drop_some_forgotten(self.shares.masks);
+        if answer.is_err() && was_bound {
+            return Err(MatcherError::BytesExhausted {
+                max: allowance.max_bytes(),
+            });
+        }
         // Who goes on among states that are there already disturbs nobody.
         if answer.is_err() && fuel.lacks().is_some()
             || after > before && after > self.shares.states_at_most

@@ -21,7 +21,19 @@ impl GrammarMatcher {
         self.allowance.grant(Some(steps), true);
     }
 
-    /// What is left of it.
+    /// From here on, this matcher's calls may together add so many bytes of states to the memory that all share, and
+    /// beyond them fail with [`MatcherError::BytesExhausted`]; `None` for no limit but that of this memory, as it is at
+    /// first. What others have added costs nothing.
+    pub fn set_max_bytes(&mut self, max_bytes: Option<usize>) {
+        self.allowance.grant_bytes(max_bytes.unwrap_or(usize::MAX));
+    }
+
+    /// What is left of these; `None` where there is no limit.
+    pub fn bytes_left(&self) -> Option<usize> {
+        Some(self.allowance.bytes_left()).filter(|&left| left != usize::MAX)
+    }
+
+    /// What is left of its steps.
     pub fn allowance(&self) -> Option<u64> {
         self.allowance.left()
     }

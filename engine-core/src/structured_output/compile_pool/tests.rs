@@ -531,6 +531,7 @@ impl ByHand {
             reasoning_ended: None,
             output_token_ids: output.to_vec(),
             begun: None,
+            num_added_bytes: 0,
         };
         self.pool.submit_replay(job).unwrap();
         self.answers.push(answer);

@@ -198,3 +198,19 @@ fn texts_to_embed_and_to_score_take_their_share() {
         }
     }
 }
+
+/// Constraints whose shortest text takes many states to find. What is refused is still in the memory that all share.
+#[test]
+fn constraints_that_take_too_much_to_begin_take_their_share() {
+    for schema in [
+        json!({"type": "string", "minLength": 5000, "maxLength": 5001, "format": "email"}),
+        json!({"type": "string", "minLength": 1000, "maxLength": 2000, "pattern": "^[^a]*(b.{100})+$"}),
+        json!({"type": "string", "minLength": 1000, "maxLength": 1900, "pattern": "^(.*b.{30})+$"}),
+    ] {
+        let server = server(&[]);
+        let constraint = json!({"json": schema});
+        let body = json!({"prompt": "Hi", "max_tokens": 1900, "structured_outputs": constraint});
+        let (status, _) = checked(&server, COMPLETIONS, &body);
+        assert_eq!(status, 400, "{schema}");
+    }
+}
