@@ -16,7 +16,7 @@ pub(crate) struct Allowance {
     /// Bytes of states that they may together add, and of these still.
     max_bytes: usize,
     bytes_left: AtomicUsize,
-    /// Whether what a call holds meanwhile, of any kind, has to have room in these too.
+    /// Whether the memory of any kind that a call holds while it runs is bounded by `bytes_left` too.
     counts_all_held: bool,
     /// Whether they wait for others at work in memory apart.
     is_patient: bool,
@@ -41,8 +41,8 @@ impl Allowance {
         }
     }
 
-    /// With at most so many bytes of states for all calls together; what one holds meanwhile, of any kind, has to
-    /// have room in what is left of them.
+    /// With at most so many bytes of states for all calls together. The memory of any kind that a call holds while
+    /// it runs is bounded by what is left of them.
     pub(crate) fn with_max_bytes(mut self, max_bytes: usize) -> Self {
         self.grant_bytes(max_bytes);
         self.counts_all_held = true;
@@ -55,7 +55,7 @@ impl Allowance {
         self.bytes_left = AtomicUsize::new(max_bytes);
     }
 
-    /// Bytes that a call may hold meanwhile, of any kind, beside the engine's own limit.
+    /// Bytes of any kind that a call may hold while it runs, beside the engine's own limit.
     pub(super) fn held_bytes_left(&self) -> usize {
         match self.counts_all_held {
             true => self.bytes_left(),
