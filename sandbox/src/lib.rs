@@ -35,7 +35,7 @@ mod landlock_rules;
 #[cfg(target_os = "linux")]
 mod seccomp_filter;
 
-pub use owner::{foreign_owner, not_private, own_user};
+pub use owner::{foreign_owner, not_private, others_may_write, own_user};
 pub use rules::{Access, FileRules};
 
 /// Which TCP ports may be connected to. Landlock knows ports alone, not hosts.

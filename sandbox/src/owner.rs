@@ -8,6 +8,11 @@ const ROOT: u32 = 0;
 /// Bits of a mode: the group or others may write.
 const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
 
+/// Whether users other than the owner may write to what `metadata` is of: its group or all others.
+pub fn others_may_write(metadata: &Metadata) -> bool {
+    metadata.mode() & GROUP_OR_OTHERS_WRITE != 0
+}
+
 /// The id of the user that this process acts as.
 pub fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -28,8 +33,7 @@ pub fn not_private(metadata: &Metadata) -> Option<&'static str> {
     if metadata.uid() != own_user() {
         return Some("belongs to another user");
     }
-    let is_shared = metadata.mode() & GROUP_OR_OTHERS_WRITE != 0;
-    is_shared.then_some("can be written to by other users")
+    others_may_write(metadata).then_some("can be written to by other users")
 }
 
 #[cfg(test)]

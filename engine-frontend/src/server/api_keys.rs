@@ -161,6 +161,9 @@ impl ApiKeys {
 mod tests {
     use std::time::Instant;
 
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn args() -> AccessArgs {
@@ -231,6 +234,8 @@ mod tests {
                 .iter()
                 .map(|e| serde_json::to_string(e).unwrap() + "\n");
             std::fs::write(&path, lines.collect::<String>()).unwrap();
+            // Whatever the umask of who runs the test.
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         };
         let mut alice = ApiKeyEntry::new("alice", "a-key").unwrap();
         alice.requests_per_minute = std::num::NonZeroU32::new(1);

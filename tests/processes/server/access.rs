@@ -1,6 +1,8 @@
 //! Keys, their scopes and limits, the management port and the audit log.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -56,6 +58,12 @@ fn key_line(name: &str, key: &str, scopes: &str, more: &Value) -> String {
 const ALICE: &str = "alice-0123456789abcdef";
 const BOB: &str = "bob-0123456789abcdef";
 const CAROL: &str = "carol-0123456789abcdef";
+
+/// Writes a file of keys that only its owner may write to, whatever the umask.
+fn write_keys(path: &Path, lines: impl AsRef<[u8]>) {
+    std::fs::write(path, lines).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+}
 
 fn start_with_keys(keys: &Path, flags: &[&str]) -> Server {
     let keys = keys.to_str().unwrap();
@@ -153,7 +161,7 @@ fn keys_of_a_file_have_scopes_and_limits_and_are_read_again() {
     let limits = json!({"requests_per_minute": 3, "max_concurrent_requests": 1});
     let alice = key_line("alice", ALICE, "inference", &limits);
     let bob = key_line("bob", BOB, "metrics,admin", &Value::Null);
-    std::fs::write(&path, format!("# keys\n{alice}{bob}")).unwrap();
+    write_keys(&path, format!("# keys\n{alice}{bob}"));
     let log = folder.path().join("log");
     let server = start_with_keys(&path, &["--log-file", log.to_str().unwrap()]);
 
@@ -200,7 +208,7 @@ fn keys_of_a_file_have_scopes_and_limits_and_are_read_again() {
 
     // A broken file changes nothing but the log.
     let reload = || server.process.signal(libc::SIGHUP);
-    std::fs::write(&path, "{\"name\": \"x\"}\n").unwrap();
+    write_keys(&path, "{\"name\": \"x\"}\n");
     reload();
     let logged = |what: &str| std::fs::read_to_string(&log).unwrap().contains(what);
     eventually("the fault is logged", || {
@@ -209,7 +217,7 @@ fn keys_of_a_file_have_scopes_and_limits_and_are_read_again() {
     assert_eq!(status(&server, BOB, "GET", "/metrics"), 200);
 
     let carol = key_line("carol", CAROL, "inference", &Value::Null);
-    std::fs::write(&path, alice + &carol).unwrap();
+    write_keys(&path, alice + &carol);
     reload();
     eventually("the new key is known", || {
         status(&server, CAROL, "GET", "/v1/models") == 200
@@ -222,7 +230,7 @@ fn tokens_are_counted_when_a_request_ends() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.jsonl");
     let limits = json!({"tokens_per_minute": 10});
-    std::fs::write(&path, key_line("alice", ALICE, "inference", &limits)).unwrap();
+    write_keys(&path, key_line("alice", ALICE, "inference", &limits));
     let server = start_with_keys(&path, &[]);
     let mut body = chat("Hello", 20);
     body["ignore_eos"] = json!(true);
@@ -241,7 +249,7 @@ fn tokens_are_counted_when_a_request_ends() {
 fn a_file_of_keys_that_cannot_be_used_keeps_the_server_from_starting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.jsonl");
-    std::fs::write(&path, "secret-key\n").unwrap();
+    write_keys(&path, "secret-key\n");
     let output = formwork()
         .args(["serve", "--host", "127.0.0.1", "--port", "0", "--api-keys"])
         .arg(&path)
@@ -354,7 +362,7 @@ fn beyond_this_machine_administration_needs_a_key() {
     let path = folder.path().join("keys.jsonl");
     let alice = key_line("alice", ALICE, "inference", &Value::Null);
     let bob = key_line("bob", BOB, "admin", &Value::Null);
-    std::fs::write(&path, alice + &bob).unwrap();
+    write_keys(&path, alice + &bob);
     let flags = ["--management-host", "0.0.0.0"];
     let keys = ["--api-keys", path.to_str().unwrap()];
     let (_server, management) = start_managed(folder.path(), &[flags, keys].concat());
@@ -508,7 +516,7 @@ fn each_answer_counts_for_the_limits_of_its_key() {
     let bob = json!({"max_concurrent_requests": 3});
     let lines = [(ALICE, "alice", alice), (BOB, "bob", bob)];
     let lines = lines.map(|(key, name, limits)| key_line(name, key, "inference", &limits));
-    std::fs::write(&path, lines.concat()).unwrap();
+    write_keys(&path, lines.concat());
     let server = start_with_keys(&path, &[]);
     let post = |key: &str, path: &str, body: &Value| {
         ask(&server.address, key, "POST", path, &body.to_string()).finish()

@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use sandbox::{foreign_owner, own_user};
+use sandbox::{foreign_owner, others_may_write, own_user};
 use serde::{Deserialize, Serialize};
 
 use crate::error::cut_short;
@@ -30,8 +30,6 @@ const MAX_NAME_CHARS: usize = 64;
 const MAX_CACHE_SALT_CHARS: usize = 128;
 /// Names the function of a hash.
 const HASH_PREFIX: &str = "blake3:";
-/// Permission of others to write.
-const OTHERS_WRITE: u32 = 0o002;
 
 /// What a key may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
@@ -204,9 +202,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<ApiKeyEntry>, ApiKeysError> {
             "it belongs to the user {owner}, who may give out keys with it: chown it to the server's user or to root"
         )));
     }
-    if metadata.mode() & OTHERS_WRITE != 0 {
+    if others_may_write(&metadata) {
         return Err(problem(format!(
-            "everybody may write to it (mode {:o}), and so give out keys: chmod o-w it",
+            "its group or everybody may write to it (mode {:o}), and so give out keys: chmod go-w it",
             metadata.mode() & 0o7777
         )));
     }
@@ -347,7 +345,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         std::fs::write(&path, line("alice", "")).unwrap();
-        for (mode, is_good) in [(0o600, true), (0o644, true), (0o664, true), (0o646, false)] {
+        for (mode, is_good) in [(0o600, true), (0o644, true), (0o664, false), (0o646, false)] {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
             assert_eq!(read(&path).is_ok(), is_good, "{mode:o}");
         }

@@ -5,10 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use sandbox::{foreign_owner, own_user};
+use sandbox::{foreign_owner, others_may_write, own_user};
 
-/// Bits of a mode: its group or others may write.
-const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
 /// Others may write.
 const OTHERS_WRITE: u32 = 0o002;
 /// In a folder: only a file's owner may remove or rename it.
@@ -57,7 +55,7 @@ fn by_owner_and_mode(metadata: &Metadata, own: u32) -> Option<Distrust> {
     if foreign_owner(metadata, own).is_some() {
         return Some(Distrust::ForeignFile);
     }
-    (metadata.mode() & GROUP_OR_OTHERS_WRITE != 0).then_some(Distrust::WritableFile)
+    others_may_write(metadata).then_some(Distrust::WritableFile)
 }
 
 #[cfg(test)]
