@@ -60,12 +60,17 @@ fn install_all(groups: &[SystemCalls]) -> Result<(), Problem> {
                     when(&mut forbidden, libc::SYS_ioctl, 1, is(request))?;
                 }
             }
-            SystemCalls::Programs => all(&mut forbidden, PROGRAMS),
+            SystemCalls::Programs => {
+                all(&mut forbidden, PROGRAMS);
+                // How a thread sends itself a signal, such as when the process aborts.
+                let others = (SeccompCmpOp::Ne, u64::from(std::process::id()));
+                when(&mut forbidden, libc::SYS_tgkill, 0, others)?;
+            }
             SystemCalls::Network => {
                 let others = (SeccompCmpOp::Ne, libc::AF_UNIX as u64);
                 when(&mut forbidden, libc::SYS_socket, 0, others)?;
             }
-            SystemCalls::Sockets => all(&mut forbidden, &[libc::SYS_socket, libc::SYS_connect]),
+            SystemCalls::Sockets => all(&mut forbidden, SOCKETS),
             SystemCalls::FileChanges => {
                 all(&mut forbidden, FILE_CHANGES);
                 all(&mut unknown, &[libc::SYS_openat2]);
@@ -291,9 +296,13 @@ const PROGRAMS: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_kill,
+    libc::SYS_tkill,
     libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
     libc::SYS_pidfd_send_signal,
 ];
+
+const SOCKETS: &[libc::c_long] = &[libc::SYS_socket, libc::SYS_socketpair, libc::SYS_connect];
 
 const FILE_REMOVAL: &[libc::c_long] = &[
     libc::SYS_unlinkat,

@@ -293,8 +293,18 @@ fn without_system_calls(folder: &Path) {
             "execve",
             libc::syscall(libc::SYS_execve, c"/bin/true".as_ptr(), null, null),
         );
-        report("kill", libc::syscall(libc::SYS_kill, libc::getppid(), 0));
         let (of_process, parent) = (libc::PRIO_PROCESS, libc::getppid());
+        report("kill", libc::syscall(libc::SYS_kill, parent, 0));
+        report("tkill", libc::syscall(libc::SYS_tkill, parent, 0));
+        report("tgkill", libc::syscall(libc::SYS_tgkill, parent, parent, 0));
+        report(
+            "rt_tgsigqueueinfo",
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, parent, parent, 0, null),
+        );
+        report(
+            "signal itself",
+            libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), 0),
+        );
         report(
             "another's limits",
             libc::syscall(libc::SYS_prlimit64, parent, libc::RLIMIT_CPU, null, null),
@@ -336,6 +346,7 @@ fn without_system_calls(folder: &Path) {
     assert!(calls.is_full(), "{calls:?}");
     report("socket of any kind", UnixListener::bind(folder.join("u")));
     report("connect to a socket", UnixStream::connect(folder.join("t")));
+    report("a pair of sockets", UnixStream::pair());
     drop(listener);
     // By number: the C library may make another call.
     for (name, call) in [
@@ -373,7 +384,14 @@ fn without_system_calls(folder: &Path) {
 fn denied_system_calls_fail_and_others_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let attempts = run("calls", folder.path());
-    let done = ["file", "own priority", "read", "socket", "thread"];
+    let done = [
+        "file",
+        "own priority",
+        "read",
+        "signal itself",
+        "socket",
+        "thread",
+    ];
     let unknown = ["clone3", "openat2"];
     for (name, result) in &attempts {
         let expected = match name.as_str() {
@@ -384,7 +402,7 @@ fn denied_system_calls_fail_and_others_go_on() {
         assert_eq!(result, expected, "{name}");
     }
     let by_machine = usize::from(cfg!(target_arch = "x86_64"));
-    assert_eq!(attempts.len(), 35 + by_machine, "{attempts:?}");
+    assert_eq!(attempts.len(), 40 + by_machine, "{attempts:?}");
     assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "y");
 }
 

@@ -113,6 +113,12 @@ impl ApiKeys {
         !self.given.is_empty() || self.file.is_some()
     }
 
+    /// True if some key may ask for what needs `scope`.
+    pub(super) fn any_has(&self, scope: Scope) -> bool {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.iter().any(|key| key.has(scope))
+    }
+
     /// Reads the file again and returns how many keys there are now. What a key has taken of its limits
     /// is kept.
     ///

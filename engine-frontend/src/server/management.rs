@@ -37,7 +37,7 @@ pub(super) fn admin_routes() -> Router<Arc<AppState>> {
 }
 
 /// Who may come to the management port. Whoever reaches it may read; what changes something needs a key
-/// where others than this machine's users may reach it, and is for no web page.
+/// where there is one for it, or where others than this machine's users may reach it, and is for no web page.
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
     pub(super) app: Arc<AppState>,
@@ -67,8 +67,12 @@ pub(super) async fn guard(
     let Need::Key(scope @ Scope::Admin) = need(request.uri().path()) else {
         return next.run(request).await;
     };
+    let keys = &guard.app.keys;
     // Where there are no keys the routes are at a loopback address alone.
-    let is_open = guard.is_loopback || !guard.app.keys.are_required();
+    let is_open = match guard.is_loopback {
+        true => !keys.any_has(scope),
+        false => !keys.are_required(),
+    };
     match key {
         _ if is_open => next.run(request).await,
         None => refuse(&request, unauthorized(BEARER)),

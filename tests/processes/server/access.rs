@@ -324,9 +324,9 @@ fn on(address: &str, key: &str, method: &str, path: &str) -> Answer {
 fn a_management_port_has_what_is_not_for_clients() {
     let folder = tempfile::tempdir().unwrap();
     let (server, management) = start_managed(folder.path(), &["--api-key", "one"]);
-    for path in ["/metrics", "/load", "/is_paused"] {
+    for (path, key) in [("/metrics", ""), ("/load", ""), ("/is_paused", "one")] {
         assert_eq!(status(&server, "one", "GET", path), 404, "{path}");
-        assert_eq!(on(&management, "", "GET", path).status, 200, "{path}");
+        assert_eq!(on(&management, key, "GET", path).status, 200, "{path}");
     }
     assert_eq!(on(&management, "one", "GET", "/v1/models").status, 404);
     for address in [&server.address, &management] {
@@ -337,10 +337,16 @@ fn a_management_port_has_what_is_not_for_clients() {
     let page = start(&management, "POST", "/pause", origin, b"").finish();
     assert_eq!(page.status, 403);
 
-    let wrong = on(&management, "", "POST", "/pause?mode=now");
+    // There is a key for it, so that other users of this machine can't pause the server.
+    assert_eq!(on(&management, "", "POST", "/pause").status, 401);
+
+    let wrong = on(&management, "one", "POST", "/pause?mode=now");
     assert_eq!(wrong.status, 400);
-    assert_eq!(on(&management, "", "POST", "/pause?mode=keep").status, 200);
-    let paused = on(&management, "", "GET", "/is_paused").json();
+    assert_eq!(
+        on(&management, "one", "POST", "/pause?mode=keep").status,
+        200
+    );
+    let paused = on(&management, "one", "GET", "/is_paused").json();
     assert_eq!(paused, json!({"is_paused": true}));
     for address in [&server.address, &management] {
         assert_eq!(on(address, "", "GET", "/health").status, 503);
@@ -348,11 +354,11 @@ fn a_management_port_has_what_is_not_for_clients() {
     // A request waits until the engine goes on.
     let body = chat("Hi", 2).to_string();
     let waiting = ask(&server.address, "one", "POST", CHAT, &body);
-    assert_eq!(on(&management, "", "POST", "/resume").status, 200);
+    assert_eq!(on(&management, "one", "POST", "/resume").status, 200);
     assert_eq!(waiting.finish().status, 200);
     assert!(server.is_healthy());
     eventually("the cache is empty", || {
-        on(&management, "", "POST", "/reset_prefix_cache").status == 200
+        on(&management, "one", "POST", "/reset_prefix_cache").status == 200
     });
 }
 
@@ -371,6 +377,10 @@ fn beyond_this_machine_administration_needs_a_key() {
     assert_eq!(on(&management, "", "POST", "/resume").status, 401);
     assert_eq!(on(&management, ALICE, "POST", "/resume").status, 403);
     assert_eq!(on(&management, BOB, "POST", "/resume").status, 200);
+    // At a loopback address it is open where no key is for it.
+    write_keys(&path, key_line("alice", ALICE, "inference", &Value::Null));
+    let (_server, management) = start_managed(folder.path(), &keys);
+    assert_eq!(on(&management, "", "POST", "/resume").status, 200);
     let (_server, management) = start_managed(folder.path(), &flags);
     let management = management.replace("0.0.0.0", "127.0.0.1");
     assert_eq!(on(&management, "", "POST", "/resume").status, 404);
