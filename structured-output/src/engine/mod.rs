@@ -84,11 +84,13 @@ impl Shares {
         }
     }
 
-    /// The shares of a generation apart: the masks of a few grammars take a quarter of what those of all others
-    /// have.
+    /// The shares of a generation apart: the states of a few grammars take half of what those of all others have, and
+    /// their masks a quarter.
     fn apart(self) -> Self {
         Self {
             masks: self.masks / 4,
+            states: self.states / 2,
+            states_at_most: self.states_at_most / 2,
             ..self
         }
     }
