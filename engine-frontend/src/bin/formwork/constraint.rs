@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use structured_output::{
     CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher,
@@ -192,8 +193,10 @@ impl Constraint {
     pub(crate) fn verify(&self, grammar: &CompiledGrammar, text: &str) -> anyhow::Result<()> {
         let text = match self {
             Self::Json(_) => {
-                let value: Value = serde_json::from_str(text).context("it is not JSON")?;
-                value.to_string()
+                let _: IgnoredAny = serde_json::from_str(text).context("it is not JSON")?;
+                // A number may be beyond all that a value of ours holds, such as 1e999.
+                let value = serde_json::from_str::<Value>(text);
+                value.map_or_else(|_| without_white_space(text), |value| value.to_string())
             }
             _ => text.to_owned(),
         };
@@ -208,6 +211,19 @@ impl Constraint {
         anyhow::ensure!(matcher.is_completed(), "it breaks off");
         Ok(())
     }
+}
+
+/// JSON without the white space between its parts.
+fn without_white_space(json: &str) -> String {
+    let mut in_string = false;
+    let mut is_escaped = false;
+    let is_kept = |c: &char| {
+        let is_quote = *c == '"' && !is_escaped;
+        is_escaped = in_string && *c == '\\' && !is_escaped;
+        in_string ^= is_quote;
+        in_string || !c.is_ascii_whitespace()
+    };
+    json.chars().filter(is_kept).collect()
 }
 
 /// A compiler over single bytes: what is enforced doesn't depend on a model's vocabulary.
@@ -297,6 +313,11 @@ mod tests {
             Err("it is not JSON".to_owned())
         );
         assert!(judge(&constraint, "{\"a\": \"1\", \"b\": \"\"}").is_err());
+        let text = "{\"a\": 1e999, \"b\": \" \\\" \"} ";
+        assert_eq!(without_white_space(text), "{\"a\":1e999,\"b\":\" \\\" \"}");
+        let numbers = Constraint::Json(json!({"type": "array", "items": {"type": "number"}}));
+        assert_eq!(judge(&numbers, "[\n 2e3222, 1]"), Ok(()));
+        assert!(judge(&numbers, "[\n 2e3222, true]").is_err());
         let constraint = Constraint::Regex("[ab]{2}".to_owned());
         assert_eq!(judge(&constraint, "ab"), Ok(()));
         assert_eq!(judge(&constraint, "a"), Err("it breaks off".to_owned()));
