@@ -79,9 +79,9 @@ impl AnswerBudget {
             return Ok(());
         }
         let mebibytes = self.max_bytes >> 20;
-        Err(RequestError {
-            code: RequestErrorCode::ValidationError,
-            message: match self.is_stream {
+        Err(RequestError::new(
+            RequestErrorCode::ValidationError,
+            match self.is_stream {
                 true => format!(
                     "more than {mebibytes} MiB of the stream wait for their reader: read it as it comes, \
                      or ask for fewer answers (n) or logprobs, or for no trace"
@@ -91,8 +91,7 @@ impl AnswerBudget {
                      tokens or logprobs, for no trace, or for a stream"
                 ),
             },
-            retryable: false,
-        })
+        ))
     }
 }
 

@@ -225,15 +225,14 @@ impl AsyncLLM {
             );
             return Err(ValidationError::about(field, message).into());
         }
-        Err(GenerateError::Request(RequestError {
-            code: RequestErrorCode::QueueOverflow,
-            message: format!(
+        Err(GenerateError::Request(RequestError::new(
+            RequestErrorCode::QueueOverflow,
+            format!(
                 "{wanted} answers have no place beside {unfinished} that run or wait already: {} may run, \
                  and max_num_queued_reqs is {max_queued}",
                 self.ready.max_num_seqs
             ),
-            retryable: true,
-        }))
+        )))
     }
 
     /// Makes requests ready for the core, on no thread that serves streams: a long prompt takes a while to
@@ -636,11 +635,7 @@ fn refused(error: EngineCoreClientError) -> GenerateError {
 }
 
 fn internal_error(message: &str) -> GenerateError {
-    GenerateError::Request(RequestError {
-        code: RequestErrorCode::InternalError,
-        message: message.to_owned(),
-        retryable: false,
-    })
+    GenerateError::Request(RequestError::new(RequestErrorCode::InternalError, message))
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 
-use protocol::{RequestError, RequestErrorCode};
+use protocol::{GrammarLimit, RequestError, RequestErrorCode};
+use serde::{Deserialize, Serialize};
 
 pub use crate::engine_core_client::EngineDeadError;
 
@@ -32,6 +33,37 @@ pub struct ValidationError {
     pub parameter: Option<String>,
     /// The value at fault, cut short.
     pub value: Option<String>,
+    /// Where a constraint is at fault, and the limit that it meets.
+    pub details: Option<Box<ErrorDetails>>,
+}
+
+/// An error about a constraint as data: `error.location` and `error.limit` of the API.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDetails {
+    /// Where it is at fault, in the text of the field at fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<ErrorLocation>,
+    /// The limit that was met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<GrammarLimit>,
+}
+
+/// A place in a constraint's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ErrorLocation {
+    /// In a schema or structural tag.
+    Pointer {
+        /// A JSON pointer; empty for the whole.
+        pointer: String,
+    },
+    /// In a pattern, a grammar, or a schema that is no JSON.
+    LineColumn {
+        /// From 1.
+        line: u64,
+        /// In characters, from 1.
+        column: u64,
+    },
 }
 
 impl ValidationError {
@@ -41,6 +73,7 @@ impl ValidationError {
             message: message.into(),
             parameter: None,
             value: None,
+            details: None,
         }
     }
 
@@ -54,6 +87,7 @@ impl ValidationError {
             message: message.into(),
             parameter: Some(parameter.into()),
             value: Some(cut_short_display(value)).filter(|value| value != "null"),
+            details: None,
         }
     }
 
@@ -63,6 +97,7 @@ impl ValidationError {
             message: message.into(),
             parameter: Some(parameter.into()),
             value: None,
+            details: None,
         }
     }
 
@@ -229,14 +264,7 @@ mod tests {
 
     #[test]
     fn statuses_follow_the_cause() {
-        let request = |code| {
-            GenerateError::Request(RequestError {
-                code,
-                message: String::new(),
-                retryable: false,
-            })
-            .status_code()
-        };
+        let request = |code| GenerateError::Request(RequestError::new(code, "")).status_code();
         assert_eq!(request(RequestErrorCode::ValidationError), 400);
         assert_eq!(request(RequestErrorCode::QueueOverflow), 503);
         assert_eq!(request(RequestErrorCode::ShuttingDown), 503);

@@ -1,5 +1,6 @@
 //! From a caller's request to an [`EngineCoreRequest`]: validation, template, tokens, lengths.
 
+mod callers_fields;
 mod generate_request;
 mod options;
 mod tokenize;
@@ -11,9 +12,9 @@ use protocol::{EngineCoreRequest, SamplingParams, Shared, StructuredOutputsParam
 use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 
-pub use generate_request::{
-    CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, Prompt, TruncationSide,
-};
+pub use callers_fields::CallersFields;
+use callers_fields::MAX_TOKENS;
+pub use generate_request::{ChatPrompt, ConstraintPart, GenerateRequest, Prompt, TruncationSide};
 pub(crate) use generate_request::{num_bytes, replace_name};
 use generate_request::{with_max_tokens_field, with_prompt_field};
 pub(crate) use options::SharedPieces;
@@ -25,7 +26,7 @@ use crate::sampling_params::{MAX_BAD_WORDS, ModelLimits, verify, verify_lengths}
 use crate::stop_strings::StopStrings;
 use crate::structured_outputs::{
     self, AnswerKind, ConstraintChecker, PLACE_BEHIND_THINKING, Reasoning, ReasoningParser,
-    StructuredOutputsArgs, ThinkingMarkers, WHITESPACE_PATTERN,
+    StructuredOutputsArgs, ThinkingMarkers,
 };
 use crate::thinking_split::ThinkingSplit;
 
@@ -255,9 +256,19 @@ impl InputProcessor {
     ) -> Result<(), ValidationError> {
         let alone = StructuredOutputsParams::new(part.constraint.clone());
         match self.checker.is_check_due(&alone) {
-            true => self.checker.check(&alone, &part.field, cancel),
+            true => self.check_alone(part, cancel),
             false => Ok(()),
         }
+    }
+
+    fn check_alone(
+        &self,
+        part: &ConstraintPart,
+        cancel: &CancelFlag,
+    ) -> Result<(), ValidationError> {
+        let alone = StructuredOutputsParams::new(part.constraint.clone());
+        let checked = self.checker.check(&alone, cancel);
+        checked.map_err(|error| CallersFields::of_part(part).translate(&error))
     }
 
     /// The first half of [`process_inputs`](Self::process_inputs): all that doesn't need the prompt. A
@@ -272,20 +283,12 @@ impl InputProcessor {
         check: Option<&CancelFlag>,
     ) -> Result<VerifiedParams, ValidationError> {
         let name = request.max_tokens_field.clone();
-        let name = name.unwrap_or_else(|| "max_tokens".to_owned());
+        let name = name.unwrap_or_else(|| MAX_TOKENS.to_owned());
         let mut params = request.sampling_params.clone();
         verify(&mut params, &self.limits).map_err(|error| with_max_tokens_field(error, &name))?;
-        let constraint_field = self.verify_constraint(request, &mut params, check)?;
-        let callers_fields = constraint_field.map(|constraint| {
-            let parts = request.constraint_parts.iter();
-            let places = parts.map(|part| (part.field.clone(), part.place.clone()));
-            Arc::new(CallersFields {
-                constraint,
-                places: places.collect(),
-                max_tokens: name.clone(),
-                whitespace_pattern: whitespace_field(request),
-            })
-        });
+        let callers_fields = self
+            .verify_constraint(request, &mut params, check)?
+            .map(Arc::new);
         self.complete_for_model(&mut params)?;
         Ok(VerifiedParams {
             asked: AskedParams::of(request),
@@ -406,7 +409,7 @@ impl InputProcessor {
         request: &GenerateRequest,
         params: &mut SamplingParams,
         check: Option<&CancelFlag>,
-    ) -> Result<Option<String>, ValidationError> {
+    ) -> Result<Option<CallersFields>, ValidationError> {
         let Some(constraint) = &mut params.structured_outputs else {
             return Ok(None);
         };
@@ -416,25 +419,17 @@ impl InputProcessor {
             let kind = constraint.constraint.kind();
             format!("structured_outputs.{kind}")
         });
-        let Some(cancel) = check else {
-            return Ok(Some(field));
-        };
-        let Err(error) = self.checker.check(constraint, &field, cancel) else {
-            return Ok(Some(field));
-        };
-        if error.parameter.as_deref() == Some(WHITESPACE_PATTERN) {
-            let field = whitespace_field(request);
-            return Err(ValidationError {
-                message: format!("{field}: {}", error.message),
-                parameter: Some(field),
-                value: error.value,
-            });
+        let fields = CallersFields::of(request, field);
+        if let Some(cancel) = check
+            && let Err(error) = self.checker.check(constraint, cancel)
+        {
+            // What is wrong with a part by itself is told of that one.
+            for part in &request.constraint_parts {
+                self.check_alone(part, cancel)?;
+            }
+            return Err(fields.translate(&error));
         }
-        for part in &request.constraint_parts {
-            let alone = StructuredOutputsParams::new(part.constraint.clone());
-            self.checker.check(&alone, &part.field, cancel)?;
-        }
-        Err(error)
+        Ok(Some(fields))
     }
 
     /// Cuts a prompt to `keep` tokens.
@@ -683,12 +678,6 @@ impl InputProcessor {
         }
         Ok(sequences)
     }
-}
-
-/// What the caller calls the pattern of white space.
-fn whitespace_field(request: &GenerateRequest) -> String {
-    let field = request.whitespace_field.clone();
-    field.unwrap_or_else(|| WHITESPACE_PATTERN.to_owned())
 }
 
 /// `{id}-{8 random hex digits}`: callers may repeat their ids.

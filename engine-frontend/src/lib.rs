@@ -79,7 +79,9 @@ pub use arg_utils::{
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use data_parallel::DataParallelClient;
 pub use detokenizer::{IncrementalDetokenizer, StopStringMatch};
-pub use error::{EngineDeadError, GenerateError, ValidationError, cut_short};
+pub use error::{
+    EngineDeadError, ErrorDetails, ErrorLocation, GenerateError, ValidationError, cut_short,
+};
 pub use fetch_model::{draft_hub_name_of, fetch_model, hub_name_of, pull_model};
 pub use input_processor::{
     CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, InputProcessor, ProcessedInputs,

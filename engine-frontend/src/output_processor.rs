@@ -280,15 +280,14 @@ impl OutputProcessor {
             .queue
             .put(Err(match (error.code, &state.callers_fields) {
                 // As the frontend's own check would have said it.
-                (RequestErrorCode::GrammarRefused, Some(fields)) => {
-                    fields.translate(&error.message).into()
-                }
+                (RequestErrorCode::GrammarRefused, Some(fields)) => fields.translate(&error).into(),
                 // Of two queues only the grammars' is about a field.
-                (RequestErrorCode::QueueOverflow, Some(fields))
-                    if error.message.starts_with("structured_outputs") =>
-                {
-                    let message = fields.translate(&error.message).message;
-                    GenerateError::Request(RequestError { message, ..error })
+                (RequestErrorCode::QueueOverflow, Some(fields)) if error.field.is_some() => {
+                    GenerateError::Request(RequestError {
+                        message: format!("{}: {}", fields.constraint, error.message),
+                        field: Some(fields.constraint.clone()),
+                        ..error
+                    })
                 }
                 _ => GenerateError::Request(error),
             }));
@@ -363,11 +362,10 @@ fn model_stop_token_ids(tokenizer: &Tokenizer, params: &SamplingParams) -> Vec<u
 fn request_error(output: &EngineCoreOutput) -> Option<RequestError> {
     match (&output.error, output.finish_reason) {
         (Some(error), _) => Some(error.clone()),
-        (None, Some(FinishReason::Error)) => Some(RequestError {
-            code: RequestErrorCode::InternalError,
-            message: "the engine core failed on this request".to_owned(),
-            retryable: false,
-        }),
+        (None, Some(FinishReason::Error)) => Some(RequestError::new(
+            RequestErrorCode::InternalError,
+            "the engine core failed on this request",
+        )),
         (None, _) => None,
     }
 }

@@ -27,7 +27,7 @@ use crate::pooling_params::PoolerInfo;
 use crate::transport::TransportError;
 
 /// Version of the messages of this crate: raised with every change of a type in it.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 14;
 
 /// Version of this build, as in `Cargo.toml`.
 pub const BUILD_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -31,6 +31,7 @@
 
 pub mod codec;
 mod config;
+mod grammar_problem;
 pub mod handshake;
 mod kv_events;
 mod output;
@@ -50,6 +51,7 @@ pub use config::{
     ModelConfig, ModelSource, ParallelConfig, PrefixCachingHashAlgo, Quantization, SchedulerConfig,
     SchedulingPolicy, SpeculativeConfig, SpeculativeMethod, StructuredOutputsConfig,
 };
+pub use grammar_problem::{GrammarLimit, GrammarPlace, GrammarPosition, GrammarProblem};
 pub use handshake::{
     BUILD_VERSION, EngineCoreReadyResponse, EngineCoreStartupMessage, EngineHandshakeMetadata,
     Hello, LoadProgress, PROTOCOL_VERSION, StartupFailure,

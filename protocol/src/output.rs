@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::grammar_problem::GrammarProblem;
 use crate::kv_events::KVCacheEvent;
 use crate::stats::SchedulerStats;
 use crate::utility::UtilityOutput;
@@ -202,10 +203,30 @@ pub struct PrefillStats {
 pub struct RequestError {
     /// Chooses the HTTP status.
     pub code: RequestErrorCode,
-    /// For people.
+    /// For people. Where there is a `problem`, what is wrong and no more: whoever tells it adds the rest.
     pub message: String,
     /// Whether the same request may succeed later.
     pub retryable: bool,
+    /// The request's field at fault, as this crate names it: `structured_outputs` for the constraint.
+    pub field: Option<String>,
+    /// Of a constraint that can't be compiled or enforced: where it is at fault, and what limit it meets.
+    pub problem: Option<Box<GrammarProblem>>,
+}
+
+impl RequestError {
+    /// An error about no single field. The same request may succeed later where the core was busy or ended.
+    pub fn new(code: RequestErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            retryable: matches!(
+                code,
+                RequestErrorCode::QueueOverflow | RequestErrorCode::ShuttingDown
+            ),
+            field: None,
+            problem: None,
+        }
+    }
 }
 
 /// The kinds of `RequestError`.

@@ -22,88 +22,29 @@ create_exception!(
      Attributes: kind, limit and max (None where they don't apply)."
 );
 
-const ATTRIBUTES: [&str; 9] = [
-    "kind", "message", "pointer", "line", "column", "offset", "option", "limit", "max",
-];
-
 /// The exception of a compilation that failed.
 pub(crate) fn compile_error(py: Python<'_>, error: &so::CompileError) -> PyErr {
-    use so::CompileError as E;
     let exception = CompileError::new_err(error.to_string());
     let value = exception.value(py);
     let set = || -> PyResult<()> {
-        for name in ATTRIBUTES {
-            value.setattr(name, py.None())?;
+        let problem = error.problem();
+        let (mut pointer, mut line_column) = (None, None);
+        match problem.place.and_then(|place| place.position) {
+            Some(so::ProblemPosition::Pointer(at)) => pointer = Some(at),
+            Some(so::ProblemPosition::LineColumn { line, column }) => {
+                line_column = Some((line, column));
+            }
+            None => {}
         }
-        let place = |message: &str, offset: usize, line: usize, column: usize| -> PyResult<()> {
-            value.setattr("message", message)?;
-            value.setattr("offset", offset)?;
-            value.setattr("line", line)?;
-            value.setattr("column", column)
-        };
-        let kind = match error {
-            E::Regex {
-                message,
-                offset,
-                line,
-                column,
-            } => {
-                place(message, *offset, *line, *column)?;
-                "regex"
-            }
-            E::JsonSyntax {
-                message,
-                offset,
-                line,
-                column,
-            } => {
-                place(message, *offset, *line, *column)?;
-                "json_syntax"
-            }
-            E::Grammar {
-                message,
-                offset,
-                line,
-                column,
-            } => {
-                place(message, *offset, *line, *column)?;
-                "grammar"
-            }
-            E::JsonSchema { pointer, message } => {
-                value.setattr("pointer", pointer)?;
-                value.setattr("message", message)?;
-                "json_schema"
-            }
-            E::StructuralTag { pointer, message } => {
-                value.setattr("pointer", pointer)?;
-                value.setattr("message", message)?;
-                "structural_tag"
-            }
-            E::InvalidOption { option, message } => {
-                value.setattr("option", option)?;
-                value.setattr("message", message)?;
-                "option"
-            }
-            E::NoValue { pointer } => {
-                value.setattr("pointer", pointer)?;
-                "no_value"
-            }
-            E::LimitExceeded { limit, max, place } => {
-                value.setattr("limit", limit)?;
-                value.setattr("max", max)?;
-                value.setattr("message", place)?;
-                "limit"
-            }
-            E::EmptyChoice => "empty_choice",
-            E::Unsatisfiable => "unsatisfiable",
-            E::NotWritable => "not_writable",
-            E::Cancelled => "cancelled",
-            _ => "other",
-        };
-        if value.getattr("message")?.is_none() || kind == "limit" {
-            value.setattr("message", error.to_string())?;
-        }
-        value.setattr("kind", kind)
+        value.setattr("kind", problem.kind)?;
+        value.setattr("message", problem.message)?;
+        value.setattr("pointer", pointer)?;
+        value.setattr("line", line_column.map(|(line, _)| line))?;
+        value.setattr("column", line_column.map(|(_, column)| column))?;
+        value.setattr("offset", problem.offset)?;
+        value.setattr("option", problem.option)?;
+        value.setattr("limit", problem.limit.map(|(name, _)| name))?;
+        value.setattr("max", problem.limit.map(|(_, max)| max))
     };
     set().err().unwrap_or(exception)
 }
@@ -111,15 +52,19 @@ pub(crate) fn compile_error(py: Python<'_>, error: &so::CompileError) -> PyErr {
 /// The exception of a matcher's call that failed.
 pub(crate) fn matcher_error(py: Python<'_>, error: &so::MatcherError) -> PyErr {
     use so::MatcherError as E;
-    let (kind, limit, max) = match *error {
-        E::StepsExhausted { max } => ("steps", Some("max_mask_steps"), Some(max)),
-        E::BytesExhausted { max } => ("bytes", Some("max_bytes"), Some(max as u64)),
-        E::ItemsExhausted { max } => ("items", Some("max_items"), Some(max as u64)),
-        E::StatesExhausted { max } => ("states", Some("cache_bytes"), Some(max as u64)),
-        E::CannotCompleteWithin { needed, .. } => ("within", None, Some(needed.into())),
-        E::RollbackTooFar { accepted, .. } => ("rollback", None, Some(accepted as u64)),
-        E::AllowanceSpent => ("allowance", None, None),
-        _ => ("other", None, None),
+    let (kind, bound) = match *error {
+        E::StepsExhausted { .. } => ("steps", None),
+        E::BytesExhausted { .. } => ("bytes", None),
+        E::ItemsExhausted { .. } => ("items", None),
+        E::StatesExhausted { .. } => ("states", None),
+        E::CannotCompleteWithin { needed, .. } => ("within", Some(needed.into())),
+        E::RollbackTooFar { accepted, .. } => ("rollback", Some(accepted as u64)),
+        E::AllowanceSpent => ("allowance", None),
+        _ => ("other", None),
+    };
+    let (limit, max) = match error.limit() {
+        Some((name, max)) => (Some(name), Some(max)),
+        None => (None, bound),
     };
     let exception = MatcherError::new_err(error.to_string());
     let value = exception.value(py);

@@ -1,5 +1,7 @@
 //! Errors.
 
+use std::fmt;
+
 /// Why a grammar can't be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -68,10 +70,7 @@ pub enum CompileError {
     #[error("the choice is empty: give at least one string")]
     EmptyChoice,
     /// No value is valid under a schema.
-    #[error(
-        "schema, at `#{pointer}`: no value is valid under this schema, as far as it can be written; change \
-         what excludes all values or leave it out"
-    )]
+    #[error("schema, at `#{pointer}`: {NO_VALUE}")]
     NoValue {
         /// JSON pointer to the innermost schema of which that is true by itself, as far as it was looked
         /// for; or to its keyword, where that plainly is why.
@@ -84,7 +83,7 @@ pub enum CompileError {
     #[error("no sequence of this vocabulary's tokens writes a text that matches this grammar")]
     NotWritable,
     /// A limit or budget would be exceeded.
-    #[error("the grammar needs more than {max} {}", too_many(limit, place.as_deref()))]
+    #[error("the grammar needs more than {max} {}", too_many(limit, place.as_ref()))]
     LimitExceeded {
         /// Field of [`crate::Limits`] or [`crate::CompileBudget`], or of [`crate::CompilerOptions`]: `max_mask_bytes`, or
         /// `cache_bytes`, of which states may take a share. Or in words what there would be too many
@@ -92,27 +91,238 @@ pub enum CompileError {
         limit: &'static str,
         /// Its value.
         max: u64,
-        /// Where, if it is at one place: of a grammar line and column, and the rule; of a schema or
-        /// structural tag the JSON pointer.
-        place: Option<String>,
+        /// Where, if it is at one place.
+        place: Option<ProblemPlace>,
     },
     /// The caller's flag was set.
     #[error("the compilation was cancelled")]
     Cancelled,
 }
 
+/// What is wrong with a schema without values, and what would be right.
+const NO_VALUE: &str = "no value is valid under this schema, as far as it can be written; change what excludes all \
+                        values or leave it out";
+
 /// Of what, where, and what would be right.
-fn too_many(limit: &str, place: Option<&str>) -> String {
+fn too_many(limit: &str, place: Option<&ProblemPlace>) -> String {
     let place = place
         .map(|place| format!(", at {place}"))
         .unwrap_or_default();
-    match limit.starts_with("max_") || limit == "cache_bytes" {
+    match is_field(limit) {
         true => format!("of `{limit}`{place}: make it smaller or raise the limit"),
-        false => format!("{limit}{place}: make it smaller, no limit raises this"),
+        false => format!("{limit}{place}: {NO_LIMIT_RAISES_THIS}"),
     }
 }
 
+/// Advice where there is too much of what no field limits.
+const NO_LIMIT_RAISES_THIS: &str = "make it smaller, no limit raises this";
+
+/// True if a limit is the name of a field, and not words for what there would be too many of.
+fn is_field(limit: &str) -> bool {
+    limit.starts_with("max_") || limit == "cache_bytes"
+}
+
+/// A place in the text of a schema, structural tag, pattern or grammar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProblemPlace {
+    /// `None` where words alone tell it.
+    pub position: Option<ProblemPosition>,
+    /// What the position leaves open, to be written directly after it: the rule, the line in a grammar inside a
+    /// structural tag, the place in a schema inside a grammar. Often empty.
+    pub words: String,
+}
+
+/// A position that a program can find.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProblemPosition {
+    /// A JSON pointer; empty for the whole.
+    Pointer(String),
+    /// A character.
+    LineColumn {
+        /// From 1.
+        line: usize,
+        /// In characters, from 1.
+        column: usize,
+    },
+}
+
+impl ProblemPlace {
+    pub(crate) fn at_pointer(pointer: String) -> Self {
+        Self {
+            position: Some(ProblemPosition::Pointer(pointer)),
+            words: String::new(),
+        }
+    }
+
+    /// A pointer into one of the documents that a schema has inside; `document` is empty for the schema itself.
+    pub(crate) fn in_document(document: &str, pointer: String) -> Self {
+        let words = match document {
+            "" => String::new(),
+            document => format!(", in document `{document}`"),
+        };
+        Self::at_pointer(pointer).with_words(&words)
+    }
+
+    pub(crate) fn at_line(line: usize, column: usize) -> Self {
+        Self {
+            position: Some(ProblemPosition::LineColumn { line, column }),
+            words: String::new(),
+        }
+    }
+
+    /// The beginning of a text that has no positions, such as a choice.
+    pub(crate) fn beginning() -> Self {
+        Self {
+            position: None,
+            words: "its beginning".to_owned(),
+        }
+    }
+
+    /// The same with further words.
+    pub(crate) fn with_words(mut self, words: &str) -> Self {
+        self.words.push_str(words);
+        self
+    }
+
+    /// The same with another pointer, where it is one.
+    pub(crate) fn map_pointer(mut self, map: impl FnOnce(&str) -> String) -> Self {
+        if let Some(ProblemPosition::Pointer(pointer)) = &mut self.position {
+            *pointer = map(pointer);
+        }
+        self
+    }
+}
+
+impl fmt::Display for ProblemPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.position {
+            Some(ProblemPosition::Pointer(pointer)) => write!(f, "`#{pointer}`")?,
+            Some(ProblemPosition::LineColumn { line, column }) => {
+                write!(f, "line {line}, column {column}")?;
+            }
+            None => {}
+        }
+        f.write_str(&self.words)
+    }
+}
+
+/// A [`CompileError`] as data, from which a caller makes a sentence with its own names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem<'a> {
+    /// Short name of the cause: `regex`, `json_syntax`, `json_schema`, `grammar`, `structural_tag`, `option`,
+    /// `no_value`, `limit`, `empty_choice`, `unsatisfiable`, `not_writable` or `cancelled`.
+    pub kind: &'static str,
+    /// What the place is in: `regex`, `schema`, `grammar` or `structural tag`. `None` where the message says what
+    /// it is about.
+    pub language: Option<&'static str>,
+    /// Where.
+    pub place: Option<ProblemPlace>,
+    /// Byte offset in the source, where the place is a line and column.
+    pub offset: Option<usize>,
+    /// The option at fault.
+    pub option: Option<&'a str>,
+    /// Name and value of the limit that would be exceeded, where it is a field's.
+    pub limit: Option<(&'static str, u64)>,
+    /// What is wrong; without the place, the language and the option.
+    pub message: String,
+    /// What would be right, where the message doesn't say it.
+    pub help: Option<&'static str>,
+}
+
 impl CompileError {
+    /// The error as data. It says what [`Display`](fmt::Display) says, but for the advice to raise a limit.
+    pub fn problem(&self) -> Problem<'_> {
+        let plain = |kind| Problem {
+            kind,
+            language: None,
+            place: None,
+            offset: None,
+            option: None,
+            limit: None,
+            message: self.to_string(),
+            help: None,
+        };
+        let at_pointer = |kind, language, pointer: &str, message: &str| Problem {
+            language: Some(language),
+            place: Some(ProblemPlace::at_pointer(pointer.to_owned())),
+            message: message.to_owned(),
+            ..plain(kind)
+        };
+        let at_line = |kind, language, offset: usize, place, message: &str| Problem {
+            language: Some(language),
+            place: Some(place),
+            offset: Some(offset),
+            message: message.to_owned(),
+            ..plain(kind)
+        };
+        match self {
+            Self::Regex {
+                message,
+                offset,
+                line,
+                column,
+            } => at_line(
+                "regex",
+                "regex",
+                *offset,
+                ProblemPlace::at_line(*line, *column),
+                message,
+            ),
+            Self::JsonSyntax {
+                message,
+                offset,
+                line,
+                column,
+            } => at_line(
+                "json_syntax",
+                "schema",
+                *offset,
+                ProblemPlace::at_line(*line, *column),
+                message,
+            ),
+            Self::Grammar {
+                message,
+                offset,
+                line,
+                column,
+            } => at_line(
+                "grammar",
+                "grammar",
+                *offset,
+                ProblemPlace::at_line(*line, *column),
+                message,
+            ),
+            Self::JsonSchema { pointer, message } => {
+                at_pointer("json_schema", "schema", pointer, message)
+            }
+            Self::StructuralTag { pointer, message } => {
+                at_pointer("structural_tag", "structural tag", pointer, message)
+            }
+            Self::NoValue { pointer } => at_pointer("no_value", "schema", pointer, NO_VALUE),
+            Self::InvalidOption { option, message } => Problem {
+                option: Some(option),
+                message: message.clone(),
+                ..plain("option")
+            },
+            Self::LimitExceeded { limit, max, place } => {
+                let name = Some(*limit).filter(|limit| is_field(limit));
+                let of_what =
+                    name.map_or_else(|| (*limit).to_owned(), |name| format!("of `{name}`"));
+                Problem {
+                    place: place.clone(),
+                    limit: name.map(|name| (name, *max)),
+                    message: format!("the grammar needs more than {max} {of_what}"),
+                    help: Some(name.map_or(NO_LIMIT_RAISES_THIS, |_| "make it smaller")),
+                    ..plain("limit")
+                }
+            }
+            Self::EmptyChoice => plain("empty_choice"),
+            Self::Unsatisfiable => plain("unsatisfiable"),
+            Self::NotWritable => plain("not_writable"),
+            Self::Cancelled => plain("cancelled"),
+        }
+    }
+
     /// A regex error at a byte offset of its pattern.
     pub(crate) fn regex(pattern: &str, offset: usize, message: String) -> Self {
         let (line, column) = line_and_column(pattern, offset);
@@ -157,6 +367,19 @@ pub(crate) fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let line = before.matches('\n').count() + 1;
     (line, before[line_start..].chars().count() + 1)
+}
+
+impl MatcherError {
+    /// Name and value of the limit that was met, where one was.
+    pub fn limit(&self) -> Option<(&'static str, u64)> {
+        match *self {
+            Self::StepsExhausted { max } => Some(("max_mask_steps", max)),
+            Self::StatesExhausted { max } => Some(("cache_bytes", max as u64)),
+            Self::BytesExhausted { max } => Some(("max_bytes", max as u64)),
+            Self::ItemsExhausted { max } => Some(("max_items", max as u64)),
+            _ => None,
+        }
+    }
 }
 
 /// Why a matcher can't answer. The matcher itself is unchanged and goes on to work.

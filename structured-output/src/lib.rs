@@ -96,7 +96,7 @@ pub use bitmask::{
 };
 pub use compiler::{GrammarCompiler, RenewError};
 pub use did_you_mean::did_you_mean;
-pub use error::{CompileError, MatcherError};
+pub use error::{CompileError, MatcherError, Problem, ProblemPlace, ProblemPosition};
 pub use grammar::CompiledGrammar;
 pub use json::{Draft, Whitespace};
 pub use mask::{MaskRef, MaskView};

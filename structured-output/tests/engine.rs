@@ -488,7 +488,7 @@ fn budgets_and_limits_are_named() {
             limit: "max_mask_steps",
             max: 50,
             place: Some(place),
-        } => place,
+        } => place.to_string(),
         error => panic!("{error}"),
     };
     let place = refused(compiler.compile_regex("[a-z ]+[0-9]"));

@@ -5,7 +5,7 @@ mod byte_vocabulary;
 
 use structured_output::{
     CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    JsonSchemaOptions, MatcherError, PropertyOrder, TokenizerInfo,
+    JsonSchemaOptions, MatcherError, ProblemPlace, ProblemPosition, PropertyOrder, TokenizerInfo,
 };
 
 fn compiler() -> GrammarCompiler {
@@ -94,7 +94,10 @@ fn what_others_have_left_does_not_count_as_room() {
     let refused = Some(CompileError::LimitExceeded {
         limit: "max_bytes",
         max: 1 << 20,
-        place: Some("`#`".to_owned()),
+        place: Some(ProblemPlace {
+            position: Some(ProblemPosition::Pointer(String::new())),
+            words: String::new(),
+        }),
     });
     let compile = |compiler: &GrammarCompiler, schema: &str| {
         let options = options(PropertyOrder::Any);

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use protocol::{
-    EngineCoreEventType, EngineCoreMessage, FinishReason, RequestErrorCode, SamplingParams,
-    StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
+    EngineCoreEventType, EngineCoreMessage, FinishReason, RequestError, RequestErrorCode,
+    SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
 };
 
 use crate::support::{Client, greedy, launch, small_config};
@@ -85,11 +85,10 @@ fn hostile() -> Vec<(&'static str, StructuredOutputsConstraint)> {
 }
 
 /// How a request ends, whatever else comes.
-fn refusal(client: &mut Client, id: &str) -> (RequestErrorCode, String) {
+fn refusal(client: &mut Client, id: &str) -> RequestError {
     let (token_ids, reason, last) = client.finish(id);
     assert_eq!((token_ids.len(), reason), (0, FinishReason::Error), "{id}");
-    let error = last.error.expect("it says why");
-    (error.code, error.message)
+    last.error.expect("it says why")
 }
 
 #[test]
@@ -159,12 +158,11 @@ fn what_can_never_fit_is_refused_with_both_numbers() {
     let (_process, mut client, _) = launch(small_config());
     let regex = StructuredOutputsConstraint::Regex("[0-9]{77}".to_owned());
     client.add("one", constrained(regex));
-    let (code, message) = refusal(&mut client, "one");
-    assert_eq!(code, RequestErrorCode::GrammarRefused);
-    assert!(
-        message.contains("leaves 40:") && message.contains("fit in 77 tokens"),
-        "{message}"
-    );
+    let error = refusal(&mut client, "one");
+    assert_eq!(error.code, RequestErrorCode::GrammarRefused);
+    assert!(error.message.contains("fit in 77 tokens"), "{error:?}");
+    let limit = error.problem.and_then(|problem| problem.limit).unwrap();
+    assert_eq!((limit.name.as_str(), limit.value), ("max_tokens", 40));
 }
 
 #[test]

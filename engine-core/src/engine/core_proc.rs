@@ -176,11 +176,10 @@ impl EngineCoreProc {
         let output = EngineCoreOutput {
             request_id: request.request_id().to_string(),
             finish_reason: Some(FinishReason::Abort),
-            error: Some(RequestError {
-                code: RequestErrorCode::ShuttingDown,
-                message: "the engine core is shutting down".to_owned(),
-                retryable: true,
-            }),
+            error: Some(RequestError::new(
+                RequestErrorCode::ShuttingDown,
+                "the engine core is shutting down",
+            )),
             ..Default::default()
         };
         self.output_queues

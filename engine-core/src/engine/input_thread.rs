@@ -243,19 +243,16 @@ impl InputContext {
         request.owner = owner_across_clients(client_index, request.owner);
         let is_prompt_checked = before.prompt.as_ref().is_some_and(|p| p.is_of(&request));
         self.check_token_ids(&request, is_prompt_checked)
-            .map_err(|message| RequestError {
-                code: RequestErrorCode::ValidationError,
-                message,
-                retryable: false,
-            })?;
+            .map_err(|message| RequestError::new(RequestErrorCode::ValidationError, message))?;
         before.check_params(&request.sampling_params, self.vocab, self.max_logprobs)?;
         let mut request = catch_unwind(AssertUnwindSafe(|| {
             Request::like(&mut before.prompt, request, &self.block_hasher)
         }))
-        .map_err(|panic| RequestError {
-            code: RequestErrorCode::InternalError,
-            message: format!("preprocessing panicked: {}", panic_message(panic)),
-            retryable: false,
+        .map_err(|panic| {
+            RequestError::new(
+                RequestErrorCode::InternalError,
+                format!("preprocessing panicked: {}", panic_message(panic)),
+            )
         })?;
         let manager = &self.structured_output_manager;
         manager.grammar_init_like(&mut before.constraint, &mut request)?;

@@ -186,11 +186,10 @@ fn without_oversized_outputs(
             *output = EngineCoreOutput {
                 request_id: std::mem::take(&mut output.request_id),
                 finish_reason: Some(FinishReason::Error),
-                error: Some(RequestError {
-                    code: RequestErrorCode::ValidationError,
-                    message: format!("the logprobs asked for are too many: {reason}"),
-                    retryable: false,
-                }),
+                error: Some(RequestError::new(
+                    RequestErrorCode::ValidationError,
+                    format!("the logprobs asked for are too many: {reason}"),
+                )),
                 ..EngineCoreOutput::default()
             };
         }

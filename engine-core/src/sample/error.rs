@@ -44,10 +44,6 @@ pub enum SampleError {
 
 impl From<SampleError> for RequestError {
     fn from(error: SampleError) -> Self {
-        Self {
-            code: RequestErrorCode::InternalError,
-            message: error.to_string(),
-            retryable: false,
-        }
+        Self::new(RequestErrorCode::InternalError, error.to_string())
     }
 }

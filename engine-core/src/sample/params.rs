@@ -19,11 +19,8 @@ pub fn check_params(
     vocab: VocabSizes,
     max_logprobs: i32,
 ) -> Result<(), RequestError> {
-    check(params, vocab, max_logprobs).map_err(|message| RequestError {
-        code: RequestErrorCode::ValidationError,
-        message,
-        retryable: false,
-    })
+    check(params, vocab, max_logprobs)
+        .map_err(|message| RequestError::new(RequestErrorCode::ValidationError, message))
 }
 
 fn check(params: &SamplingParams, vocab: VocabSizes, max_logprobs: i32) -> Result<(), String> {

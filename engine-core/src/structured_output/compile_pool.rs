@@ -133,13 +133,15 @@ impl CompilePool {
     /// More than the limit may wait: what was begun before, and replays, wait in any case.
     fn queue_is_full(&self, num_queued: usize) -> RequestError {
         RequestError {
-            code: RequestErrorCode::QueueOverflow,
-            message: format!(
-                "structured_outputs: {num_queued} requests wait for their grammars already, those whose grammar was begun among \
+            field: Some("structured_outputs".to_owned()),
+            ..RequestError::new(
+                RequestErrorCode::QueueOverflow,
+                format!(
+                    "{num_queued} requests wait for their grammars already, those whose grammar was begun among \
                  them: no more are taken beyond max_num_queued_grammars, which is {}",
-                self.max_queued
-            ),
-            retryable: true,
+                    self.max_queued
+                ),
+            )
         }
     }
 
@@ -180,9 +182,8 @@ impl Drop for CompilePool {
 
 /// Answers a job that it is refused.
 fn refuse(job: CompileJob, error: &CompileGrammarError, done: &Sender<RequestId>) {
-    let error = JobError::Grammar(error.clone());
     let compiled = CompiledGrammar {
-        outcome: Err(refusal(&job.params, &job.purpose, &error)),
+        outcome: Err(refusal(&job.params, &job.purpose, error)),
         compile_seconds: job.compile_seconds,
         was_known: job.was_known,
     };
@@ -203,11 +204,10 @@ fn answer(
 }
 
 fn threads_are_gone() -> RequestError {
-    RequestError {
-        code: RequestErrorCode::InternalError,
-        message: "the grammar compiler's threads are gone".to_owned(),
-        retryable: false,
-    }
+    RequestError::new(
+        RequestErrorCode::InternalError,
+        "the grammar compiler's threads are gone",
+    )
 }
 
 /// One thread's part of the pool.
@@ -262,15 +262,14 @@ impl CompileThread {
             Ok(Err(JobError::Elsewhere(duty))) => return self.wait_for(Turn::first(duty), job),
             Ok(Err(JobError::Grammar(error))) if error == cancelled => return,
             Ok(Err(JobError::Grammar(error))) => {
-                let refusal = refusal(&job.params, &job.purpose, &JobError::Grammar(error.clone()));
+                let refusal = refusal(&job.params, &job.purpose, &error);
                 refused = Some(error);
                 Err(refusal)
             }
-            Err(panic) => Err(RequestError {
-                code: RequestErrorCode::InternalError,
-                message: format!("compiling the grammar panicked: {}", panic_message(panic)),
-                retryable: false,
-            }),
+            Err(panic) => Err(RequestError::new(
+                RequestErrorCode::InternalError,
+                format!("compiling the grammar panicked: {}", panic_message(panic)),
+            )),
         };
         if let Some(first) = job.first.take() {
             let scope = |error| first.demand().scope_of(error, compiler.stage());

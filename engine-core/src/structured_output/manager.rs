@@ -196,10 +196,11 @@ impl StructuredOutputManager {
     }
 
     fn pool(&self) -> Result<&CompilePool, RequestError> {
-        self.pool.as_ref().map_err(|reason| RequestError {
-            code: RequestErrorCode::GrammarRefused,
-            message: format!("structured_outputs can't be served: {reason}"),
-            retryable: false,
+        self.pool.as_ref().map_err(|reason| {
+            RequestError::new(
+                RequestErrorCode::GrammarRefused,
+                format!("structured_outputs can't be served: {reason}"),
+            )
         })
     }
 

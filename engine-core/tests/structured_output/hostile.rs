@@ -25,28 +25,24 @@ fn hostile() -> Vec<(
             "a whole output takes at least",
         ),
         ("itself", json(r##"{"$ref": "#"}"##), "refers to itself"),
-        (
-            "no-length",
-            json(no_length),
-            "at `#/maxLength`: no value is valid",
-        ),
+        ("no-length", json(no_length), "/maxLength"),
         (
             "no-value",
             json(r#"{"enum": []}"#),
-            "structured_outputs.json: ",
+            "structured_outputs.json",
         ),
         ("huge", json(&huge), "max_source_bytes"),
         ("no-root", grammar("a ::= \"a\""), "root"),
-        ("bad-regex", regex("(a"), "structured_outputs.regex: "),
+        ("bad-regex", regex("(a"), "structured_outputs.regex"),
         (
             "back-reference",
             regex(r"(a)\1"),
-            "structured_outputs.regex: ",
+            "structured_outputs.regex",
         ),
         ("no-text", regex("a[^\\s\\S]"), "no text matches"),
-        ("no-json", json("{"), "structured_outputs.json: "),
-        ("deep", json(&deep), "structured_outputs.json: "),
-        ("bad-schema", json(r#"{"type": "strange"}"#), "#/type"),
+        ("no-json", json("{"), "structured_outputs.json"),
+        ("deep", json(&deep), "structured_outputs.json"),
+        ("bad-schema", json(r#"{"type": "strange"}"#), "\"/type\""),
         ("no-choice", choice(&[]), "the choice is empty"),
         (
             "hungry",
@@ -56,12 +52,12 @@ fn hostile() -> Vec<(
         (
             "grammar",
             grammar("root ::= (\"a\""),
-            "structured_outputs.grammar: ",
+            "structured_outputs.grammar",
         ),
         (
             "tag",
             Some(StructuredOutputsConstraint::StructuralTag("{".to_owned())),
-            "structured_outputs.structural_tag: ",
+            "structured_outputs.structural_tag",
         ),
     ]
 }
@@ -90,7 +86,8 @@ fn neighbours_of_hostile_requests_notice_nothing() {
         };
         num_refused += 1;
         assert_eq!(error.code, RequestErrorCode::GrammarRefused, "{id}");
-        assert!(error.message.contains(message), "{id}: {}", error.message);
+        let error = format!("{error:?}");
+        assert!(error.contains(message), "{id}: {error}");
         assert_eq!(answer.finish_reason, Some(FinishReason::Error));
         assert!(!answer.admitted);
     }

@@ -120,11 +120,7 @@ impl Answer {
     /// Why the answer has no end that this API could tell: the engine gave it up.
     pub(super) fn failure(&self) -> Option<ServingError> {
         let message = format!("the answer ended early: {}", self.failed?.as_str());
-        let error = RequestError {
-            code: RequestErrorCode::InternalError,
-            message,
-            retryable: false,
-        };
+        let error = RequestError::new(RequestErrorCode::InternalError, message);
         Some(GenerateError::Request(error).into())
     }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::ErrorDetails;
 use crate::openai::ErrorInfo;
 
 /// The field by which a request asks the server to keep its conversation.
@@ -30,6 +31,9 @@ pub struct AnthropicError {
     /// For programs, where they can do without what was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<AnthropicErrorDetails>,
+    /// `location` and `limit`, where a constraint is at fault.
+    #[serde(flatten)]
+    pub problem: ErrorDetails,
 }
 
 /// What a program can do without.
@@ -64,6 +68,7 @@ impl AnthropicErrorResponse {
                     error_code: "thread_unsupported_request".to_owned(),
                     unsupported: vec![THREAD.to_owned()],
                 }),
+                problem: error.details.clone(),
             },
             request_id: request_id.to_owned(),
         }

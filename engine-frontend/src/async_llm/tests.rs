@@ -323,11 +323,7 @@ async fn a_refusal_of_the_core_is_known_before_any_output() {
     let mut stream = engine.generate(constrained("a+")).await.unwrap();
     let sent = core.added().await;
     core.send(vec![EngineCoreOutput {
-        error: Some(RequestError {
-            code: RequestErrorCode::GrammarRefused,
-            message: "no".to_owned(),
-            retryable: false,
-        }),
+        error: Some(RequestError::new(RequestErrorCode::GrammarRefused, "no")),
         ..output(&sent.request_id, "", Some(FinishReason::Error))
     }]);
     let error = stream.admitted().await.unwrap_err();

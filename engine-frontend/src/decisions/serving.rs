@@ -263,6 +263,6 @@ fn of_question(question: &Question, error: ValidationError) -> ValidationError {
     ValidationError {
         message: format!("{}: {message}", question.field),
         parameter: Some(question.field.clone()),
-        value: error.value,
+        ..error
     }
 }

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
-use crate::structured_outputs::{said_of, without_hint};
 use crate::tokenizer_threads::LARGE;
 
 /// What the model is asked to continue.
@@ -169,76 +168,10 @@ pub struct ConstraintPart {
     pub place: String,
 }
 
-/// What the caller of a constrained request calls its fields, for errors that the core finds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CallersFields {
-    /// The field that has the constraint.
-    pub constraint: String,
-    /// Where the constraint was put together from several fields: each with its
-    /// [`place`](ConstraintPart::place) in it.
-    pub places: Vec<(String, String)>,
-    /// The limit of the answer's tokens.
-    pub max_tokens: String,
-    /// The pattern of white space.
-    pub whitespace_pattern: String,
-}
-
-impl CallersFields {
-    /// The same where the constraint stands at a place of a structural tag: a JSON pointer.
-    pub(crate) fn within(&self, place: &str) -> Self {
-        let moved = |(field, inner): &(String, String)| {
-            let inner = inner.strip_prefix("/format").unwrap_or(inner);
-            (field.clone(), format!("{place}{inner}"))
-        };
-        let mut places: Vec<_> = self.places.iter().map(moved).collect();
-        if places.is_empty() {
-            places.push((self.constraint.clone(), place.to_owned()));
-        }
-        Self {
-            places,
-            ..self.clone()
-        }
-    }
-
-    /// What the core says of a constraint, with the caller's names in place of its own.
-    pub(crate) fn translate(&self, message: &str) -> ValidationError {
-        let message = without_field(message);
-        let message = replace_name(message, "max_tokens", &self.max_tokens);
-        let message = without_hint(&message);
-        let (field, message) = match self.part_at_fault(&message) {
-            Some((field, message)) => (field, message),
-            None => match message.strip_prefix("option `whitespace_pattern`: ") {
-                Some(message) => (self.whitespace_pattern.as_str(), message.to_owned()),
-                None => (self.constraint.as_str(), message),
-            },
-        };
-        ValidationError {
-            message: format!("{field}: {}", said_of(field, &message)),
-            parameter: Some(field.to_owned()),
-            value: None,
-        }
-    }
-
-    /// The field of the part at which a message points, and the message with a pointer into that
-    /// part alone.
-    fn part_at_fault(&self, message: &str) -> Option<(&str, String)> {
-        const POINTS: &str = ", at `#";
-        let (before, rest) = message.split_once(POINTS)?;
-        let (pointer, after) = rest.split_once('`')?;
-        let (field, within) = self.places.iter().find_map(|(field, place)| {
-            let within = pointer.strip_prefix(place.as_str())?;
-            (within.is_empty() || within.starts_with('/')).then_some((field, within))
-        })?;
-        let (before, within) = match within.strip_prefix("/json_schema") {
-            // The part is the schema.
-            Some(within) => (before.replace("structural tag", "schema"), within),
-            None => (before.to_owned(), within),
-        };
-        let at = match within {
-            "" => String::new(),
-            within => format!("{POINTS}{within}`"),
-        };
-        Some((field, format!("{before}{at}{after}")))
+impl ConstraintPart {
+    /// Its field and its place.
+    pub(crate) fn named_place(&self) -> (String, String) {
+        (self.field.clone(), self.place.clone())
     }
 }
 
@@ -270,19 +203,6 @@ pub(super) fn with_prompt_field(mut error: ValidationError, name: &str) -> Valid
         error.parameter = Some(name.to_owned());
     }
     error
-}
-
-/// What the core says of a constraint, without its own name of the field.
-fn without_field(message: &str) -> &str {
-    const FIELD: &str = "structured_outputs";
-    let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '.';
-    match message.strip_prefix(FIELD) {
-        Some(rest) => {
-            let rest = rest.trim_start_matches(is_name);
-            rest.strip_prefix(": ").unwrap_or(message)
-        }
-        None => message,
-    }
 }
 
 /// A text with another name in place of `name`, where that isn't part of a longer one, or of a path.
@@ -355,39 +275,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cores_names_give_way_to_the_callers() {
-        let fields = CallersFields {
-            constraint: "guided_json".to_owned(),
-            max_tokens: "max_output_tokens".to_owned(),
-            ..CallersFields::default()
-        };
-        for (message, translated) in [
-            (
-                "structured_outputs: max_tokens leaves 7: raise max_tokens, or \
-                 structured_outputs.complete_within_max_tokens: false",
-                "guided_json: max_output_tokens leaves 7: raise \
-                 max_output_tokens, or structured_outputs.complete_within_max_tokens: false",
-            ),
-            (
-                "structured_outputs.regex: line 1: x",
-                "guided_json: line 1: x",
-            ),
-            (
-                "structured_outputs can't be served: max_tokens_x",
-                "guided_json: structured_outputs can't be served: max_tokens_x",
-            ),
-            (
-                "schema, at `#/not`: x",
-                "guided_json: schema, at `#/not`: x",
-            ),
-        ] {
-            let error = fields.translate(message);
-            assert_eq!(error.message, translated);
-            assert_eq!(error.parameter.as_deref(), Some("guided_json"));
-        }
-    }
-
-    #[test]
     fn a_prompt_is_told_by_the_callers_name() {
         let named = |field: &str, message: &str| {
             let error = with_prompt_field(ValidationError::about(field, message), "messages[7]");
@@ -402,54 +289,5 @@ mod tests {
             assert_eq!(named(field, "x"), own("messages[7]", "messages[7]: x"));
         }
         assert_eq!(named("max_tokens", "x"), own("max_tokens", "x"));
-    }
-
-    #[test]
-    fn a_pattern_of_white_space_is_told_by_its_own_field() {
-        let fields = CallersFields {
-            constraint: "guided_json".to_owned(),
-            whitespace_pattern: "guided_whitespace_pattern".to_owned(),
-            ..CallersFields::default()
-        };
-        let error = fields
-            .translate("structured_outputs.json: option `whitespace_pattern`: `x` matches more");
-        assert_eq!(error.message, "guided_whitespace_pattern: `x` matches more");
-        let field = error.parameter.as_deref();
-        assert_eq!(field, Some("guided_whitespace_pattern"));
-    }
-
-    #[test]
-    fn the_part_at_fault_is_named_with_a_pointer_into_it() {
-        let field = |i: usize| format!("tools[{i}].function.parameters");
-        let fields = CallersFields {
-            constraint: "tools".to_owned(),
-            places: [1, 10, 2]
-                .map(|i| (field(i), format!("/format/tags/{i}/content")))
-                .into(),
-            max_tokens: "max_tokens".to_owned(),
-            ..CallersFields::default()
-        };
-        for (message, part, translated) in [
-            (
-                "structured_outputs.structural_tag: the grammar needs more than 5 of `max_bytes`, at \
-                 `#/format/tags/10/content`: make it smaller or raise the limit",
-                field(10),
-                ": the grammar needs more than 5 of `max_bytes`: make it smaller",
-            ),
-            (
-                "structural tag, at `#/format/tags/2/content/json_schema/properties/a`: x",
-                field(2),
-                ": schema, at `#/properties/a`: x",
-            ),
-            (
-                "structural tag, at `#/format/tags/0`: x",
-                "tools".to_owned(),
-                ": structural tag, at `#/format/tags/0`: x",
-            ),
-        ] {
-            let error = fields.translate(message);
-            assert_eq!(error.message, format!("{part}{translated}"));
-            assert_eq!(error.parameter, Some(part));
-        }
     }
 }

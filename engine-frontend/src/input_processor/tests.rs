@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use protocol::{StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
+use protocol::{
+    GrammarPlace, GrammarPosition, GrammarProblem, RequestError, RequestErrorCode,
+    StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
+};
 
 use super::*;
 use crate::test_support::{
@@ -334,8 +337,19 @@ fn a_constraint_stands_behind_thinking_that_plain_text_marks() {
     assert!(constraints[0].is_same(&constraints[1]));
     // What the core finds in it is told by the caller's own name.
     let fields = inputs[0].callers_fields.clone().unwrap();
-    let found = "structural tag, at `#/format/elements/1/json_schema/type`: no";
-    let error = fields.translate(found);
+    let pointer = "/format/elements/1/json_schema/type".to_owned();
+    let found = RequestError {
+        problem: Some(Box::new(GrammarProblem {
+            language: Some("structural tag".to_owned()),
+            place: Some(GrammarPlace {
+                position: Some(GrammarPosition::Pointer(pointer)),
+                words: String::new(),
+            }),
+            ..GrammarProblem::default()
+        })),
+        ..RequestError::new(RequestErrorCode::GrammarRefused, "no")
+    };
+    let error = fields.translate(&found);
     let field = "structured_outputs.json_object";
     assert_eq!(error.parameter.as_deref(), Some(field));
     assert_eq!(error.message, format!("{field}: schema, at `#/type`: no"));

@@ -11,9 +11,9 @@ use super::structured_outputs::{self, ConstraintSettings, RequestConstraint};
 use super::tool_choice::{ToolChoice, take_tool_choice};
 use super::tools::{self, take_tools};
 use super::warnings::Warnings;
-use crate::error::ValidationError;
-use crate::input_processor::CallersFields;
-use crate::structured_outputs::{ReportError, TextFit};
+use crate::error::{ErrorLocation, ValidationError};
+use crate::input_processor::{CallersFields, ConstraintPart};
+use crate::structured_outputs::{ReportError, TextFit, refused};
 
 /// Longest text that is held against a constraint, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -111,9 +111,9 @@ pub struct CheckError {
     /// The JSON pointer to the part at fault, in a schema or a structural tag.
     pub pointer: Option<String>,
     /// Its line, in a pattern, a grammar or a schema that is no JSON; from 1.
-    pub line: Option<usize>,
+    pub line: Option<u64>,
     /// Its column in characters, from 1.
-    pub column: Option<usize>,
+    pub column: Option<u64>,
 }
 
 impl OpenAIServing {
@@ -199,32 +199,31 @@ fn check_error(constraint: &RequestConstraint, error: &ReportError) -> CheckErro
             ..CheckError::default()
         };
     }
-    let parts = constraint.parts.iter();
     let fields = CallersFields {
         constraint: constraint.field.clone(),
-        places: parts
-            .map(|part| (part.field.clone(), part.place.clone()))
+        places: constraint
+            .parts
+            .iter()
+            .map(ConstraintPart::named_place)
             .collect(),
-        max_tokens: "max_tokens".to_owned(),
+        max_tokens: String::new(),
         whitespace_pattern: constraint.whitespace_field.clone().unwrap_or_default(),
     };
-    let place = match error {
-        CompileError::Regex { line, column, .. }
-        | CompileError::JsonSyntax { line, column, .. }
-        | CompileError::Grammar { line, column, .. } => Some((*line, *column)),
-        _ => None,
+    let error = fields.translate(&refused(error));
+    let found = CheckError {
+        message: error.message,
+        ..CheckError::default()
     };
-    let message = fields.translate(&error.to_string()).message;
-    CheckError {
-        pointer: pointer_of(&message),
-        message,
-        line: place.map(|(line, _)| line),
-        column: place.map(|(_, column)| column),
+    match error.details.and_then(|details| details.location) {
+        Some(ErrorLocation::Pointer { pointer }) => CheckError {
+            pointer: Some(pointer),
+            ..found
+        },
+        Some(ErrorLocation::LineColumn { line, column }) => CheckError {
+            line: Some(line),
+            column: Some(column),
+            ..found
+        },
+        None => found,
     }
-}
-
-/// The JSON pointer that a message names: of a part that the caller knows, where there are parts.
-fn pointer_of(message: &str) -> Option<String> {
-    let (_, rest) = message.split_once(", at `#")?;
-    Some(rest.split_once('`')?.0.to_owned())
 }

@@ -1,9 +1,9 @@
 //! The API's error body.
 
-use protocol::{RequestError, RequestErrorCode};
+use protocol::RequestErrorCode;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{GenerateError, ValidationError, cut_short, cut_short_to};
+use crate::error::{ErrorDetails, GenerateError, ValidationError, cut_short, cut_short_to};
 
 /// Longest message in characters: a value that it quotes is never an answer of megabytes.
 const MAX_MESSAGE_CHARS: usize = 4096;
@@ -27,6 +27,9 @@ pub struct ErrorInfo {
     pub param: Option<String>,
     /// The HTTP status.
     pub code: u16,
+    /// `location` and `limit`, where a constraint is at fault.
+    #[serde(flatten)]
+    pub details: ErrorDetails,
 }
 
 impl ErrorResponse {
@@ -56,6 +59,7 @@ impl ErrorResponse {
                 error_type: error_type.to_owned(),
                 param: param.map(|param| cut_short(&param)),
                 code,
+                details: ErrorDetails::default(),
             },
         }
     }
@@ -108,35 +112,28 @@ impl ServingError {
                 ErrorResponse::new(404, message, Some("model".to_owned()))
             }
             Self::Generate(error) => {
-                let param = match error {
-                    GenerateError::Validation(error) => error.parameter.clone(),
-                    GenerateError::Request(error) => field_of(error),
-                    GenerateError::EngineDead(_) => None,
+                let (param, details) = match error {
+                    GenerateError::Validation(error) => {
+                        (error.parameter.clone(), error.details.clone())
+                    }
+                    GenerateError::Request(error) => (error.field.clone(), None),
+                    GenerateError::EngineDead(_) => (None, None),
                 };
-                ErrorResponse::new(error.status_code(), message, param)
+                let mut response = ErrorResponse::new(error.status_code(), message, param);
+                response.error.details = details.map(|details| *details).unwrap_or_default();
+                response
             }
         }
     }
 }
 
-/// The field that a message of the core's begins with, where it is one of the API's. A queue that is full
-/// for a field's sake begins with that one, whatever its caller calls it, and a colon.
-fn field_of(error: &RequestError) -> Option<String> {
-    const FIELDS: [&str; 4] = ["request_id", "max_tokens", "priority", "stop_token_ids"];
-    let message = &error.message;
-    if error.code == RequestErrorCode::QueueOverflow {
-        let (field, _) = message.split_once(": ")?;
-        return (!field.contains(' ')).then(|| field.to_owned());
-    }
-    let first = message.split([' ', ':']).next()?;
-    FIELDS.contains(&first).then(|| first.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
+    use protocol::RequestError;
     use serde_json::json;
 
     use super::*;
+    use crate::error::ErrorLocation;
 
     #[test]
     fn bodies_have_the_shape_of_the_api() {
@@ -148,27 +145,34 @@ mod tests {
                 "type": "BadRequestError", "param": "n", "code": 400,
             }})
         );
-        // What the core found: stop tokens that leave a text no other.
-        let error = RequestError {
-            code: RequestErrorCode::ValidationError,
-            message: "stop_token_ids: name others".to_owned(),
-            retryable: false,
-        };
-        let body = ServingError::from(GenerateError::Request(error)).to_response();
-        assert_eq!(body.error.param.as_deref(), Some("stop_token_ids"));
-        for (message, param) in [
-            ("response_format: 8 requests wait", Some("response_format")),
-            ("8 requests wait: no more are taken", None),
+        // What the core found.
+        for (code, status) in [
+            (RequestErrorCode::ValidationError, 400),
+            (RequestErrorCode::QueueOverflow, 503),
         ] {
             let error = RequestError {
-                code: RequestErrorCode::QueueOverflow,
-                message: message.to_owned(),
-                retryable: true,
+                field: Some("response_format".to_owned()),
+                ..RequestError::new(code, "no")
             };
             let body = ServingError::from(GenerateError::Request(error)).to_response();
-            assert_eq!(body.error.code, 503);
-            assert_eq!(body.error.param.as_deref(), param);
+            assert_eq!(body.error.code, status);
+            assert_eq!(body.error.param.as_deref(), Some("response_format"));
         }
+        let location = ErrorLocation::LineColumn { line: 1, column: 5 };
+        let error = ValidationError {
+            details: Some(Box::new(ErrorDetails {
+                location: Some(location),
+                limit: None,
+            })),
+            ..ValidationError::about("guided_regex", "no")
+        };
+        assert_eq!(
+            serde_json::to_value(ServingError::from(error).to_response()).unwrap(),
+            json!({"error": {
+                "message": "guided_regex: no", "type": "BadRequestError", "param": "guided_regex",
+                "code": 400, "location": {"line": 1, "column": 5},
+            }})
+        );
         let long = ServingError::ModelNotFound {
             model: "x".repeat(1 << 20),
             served: vec!["a".to_owned()],

@@ -1,4 +1,6 @@
-use protocol::{LogprobsLists, RequestOutputKind, StopReason};
+use protocol::{
+    GrammarPlace, GrammarPosition, GrammarProblem, LogprobsLists, RequestOutputKind, StopReason,
+};
 
 use super::*;
 use crate::input_processor::CallersFields;
@@ -166,11 +168,7 @@ fn an_error_ends_all_siblings() {
     let failed = EngineCoreOutput {
         request_id: "0_r".to_owned(),
         finish_reason: Some(FinishReason::Error),
-        error: Some(RequestError {
-            code: RequestErrorCode::ValidationError,
-            message: "no".to_owned(),
-            retryable: false,
-        }),
+        error: Some(RequestError::new(RequestErrorCode::ValidationError, "no")),
         ..EngineCoreOutput::default()
     };
     assert_eq!(fixture.feed(failed), ["1_r"]);
@@ -354,9 +352,15 @@ async fn a_refused_grammar_is_the_fault_of_its_field() {
     });
     fixture.feed(EngineCoreOutput {
         error: Some(RequestError {
-            code: RequestErrorCode::GrammarRefused,
-            message: "schema, at `#/not`: too large".to_owned(),
-            retryable: false,
+            problem: Some(Box::new(GrammarProblem {
+                language: Some("schema".to_owned()),
+                place: Some(GrammarPlace {
+                    position: Some(GrammarPosition::Pointer("/not".to_owned())),
+                    words: String::new(),
+                }),
+                ..GrammarProblem::default()
+            })),
+            ..RequestError::new(RequestErrorCode::GrammarRefused, "too large")
         }),
         ..output("r", "", Some(FinishReason::Error))
     });
@@ -377,9 +381,8 @@ async fn a_full_queue_of_grammars_names_the_field() {
     });
     fixture.feed(EngineCoreOutput {
         error: Some(RequestError {
-            code: RequestErrorCode::QueueOverflow,
-            message: "structured_outputs: 8 requests wait".to_owned(),
-            retryable: true,
+            field: Some("structured_outputs".to_owned()),
+            ..RequestError::new(RequestErrorCode::QueueOverflow, "8 requests wait")
         }),
         ..output("r", "", Some(FinishReason::Error))
     });

@@ -493,7 +493,7 @@ fn of_input(field: &str, error: ValidationError) -> ValidationError {
         Some("prompt" | "input_tokens") | None => ValidationError {
             message: format!("{field}: {}", error.message),
             parameter: Some(field.to_owned()),
-            value: error.value,
+            ..error
         },
         Some(_) => error,
     }
@@ -603,11 +603,10 @@ fn not_finite() -> ServingError {
 }
 
 fn internal(message: &str) -> ServingError {
-    ServingError::Generate(GenerateError::Request(protocol::RequestError {
-        code: protocol::RequestErrorCode::InternalError,
-        message: message.to_owned(),
-        retryable: false,
-    }))
+    ServingError::Generate(GenerateError::Request(protocol::RequestError::new(
+        protocol::RequestErrorCode::InternalError,
+        message,
+    )))
 }
 
 /// The product of vectors of length 1: the cosine of their angle.

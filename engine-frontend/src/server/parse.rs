@@ -127,12 +127,7 @@ fn parse(bytes: &[u8], max_value_bytes: usize) -> Result<(Value, usize), ApiErro
             let message = format!(
                 "the request's body has the key {key:?} twice in an object, line {line}: give it once"
             );
-            ValidationError {
-                message,
-                parameter: Some(key),
-                value: None,
-            }
-            .into()
+            ValidationError::about(key, message).into()
         }
         UniqueJsonError::TooLarge(mebibytes) => ApiError::bad_request(format!(
             "the JSON values of the request's body would take more than {mebibytes} MiB of memory: send \

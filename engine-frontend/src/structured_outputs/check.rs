@@ -2,14 +2,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use protocol::StructuredOutputsParams;
+use protocol::{
+    GrammarLimit, GrammarPlace, GrammarPosition, GrammarProblem, RequestError, RequestErrorCode,
+    StructuredOutputsParams,
+};
 use structured_output::{
-    CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler, GrammarSpecification,
+    CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler,
+    GrammarSpecification, ProblemPosition,
 };
 use tokenizer::Tokenizer;
 
 use super::known_constraints::KnownConstraints;
-use crate::error::ValidationError;
 
 /// What a check may spend: the steps of some milliseconds, a hundredth of what the core may spend. What
 /// takes more is left to the core, which refuses it in the same words and for this request alone; and is not
@@ -19,9 +22,6 @@ const BUDGET: CompileBudget = CompileBudget {
     max_bytes: 4 << 20,
     max_steps: 40_000,
 };
-
-/// The option whose value a request may give.
-pub(crate) const WHITESPACE_PATTERN: &str = "whitespace_pattern";
 
 /// Longer constraints are left to the core as well: to parse one takes as long as to check many others.
 const MAX_BYTES: usize = 64 << 10;
@@ -74,18 +74,16 @@ impl ConstraintChecker {
         compiler.as_ref()
     }
 
-    /// Checks a constraint. `field` is how its request calls it. Ends early, and says nothing, where
-    /// `cancel` is set.
+    /// Checks a constraint. Ends early, and says nothing, where `cancel` is set.
     ///
     /// # Errors
-    /// What is wrong with it and where: in a schema a pointer, in a pattern or grammar line and
-    /// column.
+    /// What is wrong with it and where, as the core would say it: in a schema a pointer, in a pattern or grammar
+    /// line and column.
     pub(crate) fn check(
         &self,
         params: &StructuredOutputsParams,
-        field: &str,
         cancel: &CancelFlag,
-    ) -> Result<(), ValidationError> {
+    ) -> Result<(), RequestError> {
         let Some(compiler) = self.compiler() else {
             return Ok(());
         };
@@ -94,39 +92,43 @@ impl ConstraintChecker {
             |specification| compiler.compile_specification(&specification, BUDGET, cancel),
         );
         match result {
-            Ok(_) => {
-                self.known.insert(params);
-                Ok(())
-            }
-            Err(CompileError::Cancelled) => Ok(()),
-            Err(CompileError::LimitExceeded { limit, .. }) if is_left_to_core(limit) => {
-                self.known.insert(params);
-                Ok(())
-            }
-            Err(error) => {
-                // Without the value: the core, which may say it as well, hasn't the caller's.
-                if let CompileError::InvalidOption { option, message } = &error {
-                    return Err(ValidationError::about(option, message));
-                }
-                let message = without_hint(&error.to_string());
-                let message = format!("{field}: {}", said_of(field, &message));
-                Err(ValidationError::about(field, message))
-            }
+            Err(CompileError::Cancelled) => return Ok(()),
+            Err(CompileError::LimitExceeded { limit, .. }) if is_left_to_core(limit) => {}
+            Err(error) => return Err(refused(&error)),
+            Ok(_) => {}
         }
+        self.known.insert(params);
+        Ok(())
     }
 }
 
-/// What the grammar engine says, for whoever sends requests: its limits are the engine's, and no request
-/// can raise them.
-pub(crate) fn without_hint(message: &str) -> String {
-    message.replace(" or raise the limit", "")
-}
-
-/// What the grammar engine says of a field's constraint, without its kind where the field's name tells that.
-pub(crate) fn said_of<'a>(field: &str, message: &'a str) -> &'a str {
-    let rest = message.strip_prefix("grammar, ");
-    rest.filter(|_| field.ends_with("grammar"))
-        .unwrap_or(message)
+/// The grammar engine's error as the protocol's data.
+pub(crate) fn refused(error: &CompileError) -> RequestError {
+    let found = error.problem();
+    let place = found.place.map(|place| GrammarPlace {
+        position: place.position.map(|position| match position {
+            ProblemPosition::Pointer(pointer) => GrammarPosition::Pointer(pointer),
+            ProblemPosition::LineColumn { line, column } => GrammarPosition::LineColumn {
+                line: line as u64,
+                column: column as u64,
+            },
+        }),
+        words: place.words,
+    });
+    let limit = found.limit.map(|(name, value)| GrammarLimit {
+        name: name.to_owned(),
+        value,
+    });
+    RequestError {
+        problem: Some(Box::new(GrammarProblem {
+            language: found.language.map(str::to_owned),
+            place,
+            option: found.option.map(str::to_owned),
+            limit,
+            help: found.help.map(str::to_owned),
+        })),
+        ..RequestError::new(RequestErrorCode::GrammarRefused, found.message)
+    }
 }
 
 /// Whether a limit is one of [`BUDGET`]'s, which the core has more of, or depends on the tokens that a
@@ -143,11 +145,24 @@ mod tests {
     use protocol::{PropertyOrder, StructuredOutputsConstraint, Whitespace};
 
     use super::*;
+    use crate::error::ValidationError;
+    use crate::input_processor::CallersFields;
     use crate::test_support::tokenizer;
+
+    /// As its caller is told, who calls it `guided`.
+    fn told(error: RequestError) -> ValidationError {
+        let fields = CallersFields {
+            constraint: "guided".to_owned(),
+            whitespace_pattern: "whitespace_pattern".to_owned(),
+            ..CallersFields::default()
+        };
+        fields.translate(&error)
+    }
 
     fn check(constraint: StructuredOutputsConstraint) -> Result<(), ValidationError> {
         let params = StructuredOutputsParams::new(constraint);
-        ConstraintChecker::new(tokenizer()).check(&params, "guided", &CancelFlag::new())
+        let checked = ConstraintChecker::new(tokenizer()).check(&params, &CancelFlag::new());
+        checked.map_err(told)
     }
 
     fn refused(constraint: StructuredOutputsConstraint) -> String {
@@ -183,7 +198,7 @@ mod tests {
         let check = |text: &str| {
             let grammar = StructuredOutputsConstraint::Grammar(text.to_owned());
             let params = StructuredOutputsParams::new(grammar);
-            checker.check(&params, "guided", &CancelFlag::new())
+            checker.check(&params, &CancelFlag::new())
         };
         for grammar in [
             "start: <[65]> \"a\"",
@@ -243,14 +258,15 @@ mod tests {
             params.whitespace = Whitespace::Pattern(pattern.to_owned());
             params.property_order = PropertyOrder::Any;
             params.disable_additional_properties = true;
-            checker.check(&params, "guided_json", &CancelFlag::new())
+            checker.check(&params, &CancelFlag::new())
         };
         let schema = StructuredOutputsConstraint::Json(r#"{"properties": {"a": {}}}"#.to_owned());
         for constraint in [schema, StructuredOutputsConstraint::JsonObject] {
             assert_eq!(with("[ \n]{0,2}", constraint.clone()), Ok(()));
-            let error = with("x", constraint).unwrap_err();
+            let error = told(with("x", constraint).unwrap_err());
             assert_eq!(error.parameter.as_deref(), Some("whitespace_pattern"));
-            assert!(error.message.starts_with("`x` matches more"), "{error}");
+            let said = "whitespace_pattern: `x` matches more";
+            assert!(error.message.starts_with(said), "{error}");
         }
     }
 
@@ -289,7 +305,7 @@ mod tests {
             let regex = StructuredOutputsConstraint::Regex(pattern.to_owned());
             StructuredOutputsParams::new(regex)
         };
-        let check = |pattern: &str| checker.check(&of(pattern), "guided", &CancelFlag::new());
+        let check = |pattern: &str| checker.check(&of(pattern), &CancelFlag::new());
         // Nor what took too long.
         for pattern in [
             "[a-z]+",
@@ -312,15 +328,11 @@ mod tests {
         let wrong = StructuredOutputsConstraint::Json(r#"{"minLength": 1, "maxLength": 0}"#.into());
         let checker = ConstraintChecker::new(tokenizer());
         let params = StructuredOutputsParams::new(wrong);
-        assert_eq!(checker.check(&params, "guided", &cancel), Ok(()));
+        assert_eq!(checker.check(&params, &cancel), Ok(()));
         // And is no verdict.
         let empty = StructuredOutputsConstraint::Regex("a(?=b)c".to_owned());
         let params = StructuredOutputsParams::new(empty);
-        assert_eq!(checker.check(&params, "guided", &cancel), Ok(()));
-        assert!(
-            checker
-                .check(&params, "guided", &CancelFlag::new())
-                .is_err()
-        );
+        assert_eq!(checker.check(&params, &cancel), Ok(()));
+        assert!(checker.check(&params, &CancelFlag::new()).is_err());
     }
 }

@@ -17,7 +17,7 @@ mod tag_format;
 
 pub use args::{ReasoningParser, StructuredOutputsArgs};
 pub use backend::BackendOptions;
-pub(crate) use check::{ConstraintChecker, WHITESPACE_PATTERN, said_of, without_hint};
+pub(crate) use check::{ConstraintChecker, refused};
 pub(crate) use check_thread::CheckThread;
 pub use nested_schemas::{visit_lark_schemas, visit_tag_schemas};
 pub use reasoning::{AnswerKind, Reasoning, ThinkingMarkers};

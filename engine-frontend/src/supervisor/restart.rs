@@ -140,11 +140,10 @@ fn failed_alone(request_id: String) -> EngineCoreOutput {
 pub(super) fn failed(request_id: String) -> EngineCoreOutput {
     EngineCoreOutput {
         finish_reason: Some(FinishReason::Error),
-        error: Some(RequestError {
-            code: RequestErrorCode::InternalError,
-            message: "the engine failed on this request; other requests are untouched".to_owned(),
-            retryable: false,
-        }),
+        error: Some(RequestError::new(
+            RequestErrorCode::InternalError,
+            "the engine failed on this request; other requests are untouched",
+        )),
         request_id,
         ..EngineCoreOutput::default()
     }

@@ -480,11 +480,32 @@ fn request_error() -> impl Strategy<Value = RequestError> {
         Just(RequestErrorCode::ShuttingDown),
         Just(RequestErrorCode::InternalError),
     ];
-    (code, text(), any::<bool>()).prop_map(|(code, message, retryable)| RequestError {
-        code,
-        message,
-        retryable,
-    })
+    let problem = proptest::option::of(grammar_problem().prop_map(Box::new));
+    fields!(RequestError from RequestError::new(RequestErrorCode::InternalError, "");
+        code: code,
+        message: text(),
+        retryable: any::<bool>(),
+        field: proptest::option::of(text()),
+        problem: problem,
+    )
+}
+
+fn grammar_problem() -> impl Strategy<Value = GrammarProblem> {
+    let position = prop_oneof![
+        text().prop_map(GrammarPosition::Pointer),
+        (any::<u64>(), any::<u64>())
+            .prop_map(|(line, column)| GrammarPosition::LineColumn { line, column }),
+    ];
+    let place = (proptest::option::of(position), text())
+        .prop_map(|(position, words)| GrammarPlace { position, words });
+    let limit = (text(), any::<u64>()).prop_map(|(name, value)| GrammarLimit { name, value });
+    fields!(GrammarProblem from GrammarProblem::default();
+        language: proptest::option::of(text()),
+        place: proptest::option::of(place),
+        option: proptest::option::of(text()),
+        limit: proptest::option::of(limit),
+        help: proptest::option::of(text()),
+    )
 }
 
 fn token_trace() -> impl Strategy<Value = TokenTrace> {

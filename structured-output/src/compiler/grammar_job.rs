@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::job::{Job, SLICE_PARTS, exceeded};
+use super::opening::whole_schema;
 use super::vocabulary::Vocabulary;
 use crate::automaton::GrammarState;
 use crate::earley::{Compilation, LazyError, LowerError, Lowered, NamedToken, no_token};
-use crate::error::{CompileError, line_and_column};
+use crate::error::{CompileError, ProblemPlace, line_and_column};
 use crate::grammar_syntax::{
     EmbeddedSchema, Grammar, RuleId, SchemaPlace, SyntaxError, SyntaxLimits, TagError, TokenSet,
     parse_ebnf, parse_lark, parse_structural_tag,
@@ -300,11 +301,12 @@ fn at_place(error: CompileError, there: CompileError, rule: Option<&str>) -> Com
     let place = match there {
         CompileError::Grammar { line, column, .. } => {
             let rule = rule.map(|name| format!(" (rule `{name}`)"));
-            format!("line {line}, column {column}{}", rule.unwrap_or_default())
+            ProblemPlace::at_line(line, column).with_words(&rule.unwrap_or_default())
         }
         CompileError::StructuralTag { pointer, message } => {
-            let place = format!("`#{pointer}`, {message}");
-            place.trim_end_matches([',', ':', ' ']).to_owned()
+            let words = format!(", {message}");
+            let words = words.trim_end_matches([',', ':', ' ']);
+            ProblemPlace::at_pointer(pointer).with_words(words)
         }
         _ => return exceeded(limit, max),
     };
@@ -329,7 +331,7 @@ fn in_schema(error: CompileError, there: CompileError) -> CompileError {
         ) => CompileError::LimitExceeded {
             limit,
             max,
-            place: Some(format!("{there}, schema {within}")),
+            place: Some(there.with_words(&format!(", schema {within}"))),
         },
         (error, _) => error,
     }
@@ -344,7 +346,7 @@ pub(super) fn syntax_error(source: &str, error: SyntaxError) -> CompileError {
             CompileError::LimitExceeded {
                 limit,
                 max,
-                place: Some(format!("line {line}, column {column}")),
+                place: Some(ProblemPlace::at_line(line, column)),
             }
         }
     }
@@ -358,12 +360,14 @@ fn in_tag(error: CompileError, schema: &SchemaPlace) -> CompileError {
             message,
         },
         CompileError::LimitExceeded { limit, max, place } => {
-            let within = place.as_deref().and_then(|place| place.strip_prefix("`#"));
-            let (pointer, rest) = within
-                .and_then(|place| place.split_once('`'))
-                .unwrap_or_default();
-            let place = Some(format!("`#{}`{rest}", schema.of(pointer)));
-            CompileError::LimitExceeded { limit, max, place }
+            let place = place
+                .unwrap_or_else(whole_schema)
+                .map_pointer(|pointer| schema.of(pointer));
+            CompileError::LimitExceeded {
+                limit,
+                max,
+                place: Some(place),
+            }
         }
         other => other,
     }

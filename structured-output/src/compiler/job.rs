@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::opening::{WHOLE, at};
+use super::opening::{at, whole_schema};
 use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
-use crate::error::CompileError;
+use crate::error::{CompileError, ProblemPlace};
 use crate::grammar::CompiledGrammar;
 use crate::lexical::search::{DEAD, Search};
 use crate::lexical::{Bound, ChoiceTree, Fuel, Lexicon};
@@ -176,14 +176,14 @@ impl Job<'_> {
             self.check_grammar(root)?;
             return match self.check_first_mask(root, limits) {
                 Ok(()) => Ok(root),
-                Err(error) => Err(at(error, Some("its beginning".to_owned()))),
+                Err(error) => Err(at(error, Some(ProblemPlace::beginning()))),
             };
         };
         match self.with_parts_known(&mut schema, |job| job.check_completable(start)) {
             Err(CompileError::Unsatisfiable) => Err(self.no_value(schema.compiler)),
             checked => checked
                 .and_then(|()| self.check_schema(start, &mut schema))
-                .map_err(|error| at(error, Some(WHOLE.to_owned())))
+                .map_err(|error| at(error, Some(whole_schema())))
                 .map(|()| root),
         }
     }

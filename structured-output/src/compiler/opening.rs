@@ -10,7 +10,7 @@ use hashbrown::HashSet;
 use super::job::{Job, exceeded};
 use crate::automaton::{GrammarState, State};
 use crate::engine::{Allowance, Engine};
-use crate::error::{CompileError, MatcherError};
+use crate::error::{CompileError, MatcherError, ProblemPlace};
 use crate::json::{Part, SchemaCompiler, Style};
 use crate::options::Limits;
 
@@ -196,7 +196,7 @@ impl Job<'_> {
             let is_memory = matches!(limit, "max_states" | "max_bytes");
             match self.check_parts(schema, &whole) {
                 Err(CompileError::LimitExceeded { place, .. }) if !self.is_dear() => {
-                    let place = place.unwrap_or_else(|| WHOLE.to_owned());
+                    let place = place.unwrap_or_else(whole_schema);
                     return outcome.map_err(|error| at(error, Some(place)));
                 }
                 checked => checked?,
@@ -206,7 +206,7 @@ impl Job<'_> {
                 outcome = work(self);
             }
         }
-        outcome.map_err(|error| at(error, Some(WHOLE.to_owned())))
+        outcome.map_err(|error| at(error, Some(whole_schema())))
     }
 
     fn look_at(&mut self, schema: &Compiled, part: &Part) -> Result<Found<bool>, CompileError> {
@@ -263,11 +263,13 @@ impl Job<'_> {
     }
 }
 
-/// The whole schema, as an error names it.
-pub(super) const WHOLE: &str = "`#`";
+/// The whole schema, for an error.
+pub(super) fn whole_schema() -> ProblemPlace {
+    ProblemPlace::at_pointer(String::new())
+}
 
 /// An error of a limit at a place, if it names none.
-pub(super) fn at(error: CompileError, place: Option<String>) -> CompileError {
+pub(super) fn at(error: CompileError, place: Option<ProblemPlace>) -> CompileError {
     match error {
         CompileError::LimitExceeded {
             limit,
@@ -280,6 +282,6 @@ pub(super) fn at(error: CompileError, place: Option<String>) -> CompileError {
 
 /// The error of a limit at a schema.
 fn too_dear(schema: &Compiled, part: Option<&Part>, error: CompileError) -> CompileError {
-    let place = part.map_or(WHOLE.to_owned(), |part| schema.compiler.place_of(part));
+    let place = part.map_or_else(whole_schema, |part| schema.compiler.place_of(part));
     at(error, Some(place))
 }

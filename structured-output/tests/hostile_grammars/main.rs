@@ -208,7 +208,10 @@ fn limits_name_their_place() {
     };
     let compiler = compiler_with(small);
     let place = |error: CompileError| match error {
-        CompileError::LimitExceeded { limit, place, .. } => (limit, place.unwrap_or_default()),
+        CompileError::LimitExceeded { limit, place, .. } => (
+            limit,
+            place.map(|place| place.to_string()).unwrap_or_default(),
+        ),
         other => panic!("{other}"),
     };
     let of_grammar = |source: &str| place(compiler.compile_grammar(source).unwrap_err());
@@ -460,7 +463,9 @@ fn steps_that_no_single_rule_takes_are_told_at_the_start() {
         };
         let compiled = compiler().compile_specification(&what, budget, &CancelFlag::new());
         match compiled {
-            Err(CompileError::LimitExceeded { limit, place, .. }) => (limit, place),
+            Err(CompileError::LimitExceeded { limit, place, .. }) => {
+                (limit, place.map(|place| place.to_string()))
+            }
             other => panic!("{other:?}"),
         }
     };

@@ -58,6 +58,87 @@ fn a_wrong_field_is_named() {
     assert_eq!(refused(CHAT, &body)["param"], "top_p");
 }
 
+/// For programs, on every route: what the frontend finds and what the core finds alike.
+#[test]
+fn an_error_in_a_constraint_says_where_as_data() {
+    let schema = json!({"properties": {"a": {"type": "strnig"}}});
+    let pointer = json!({"pointer": "/properties/a/type"});
+    let constraints = [
+        (
+            json!({"regex": "a\n(a)\\1"}),
+            json!({"line": 2, "column": 4}),
+        ),
+        (json!({"json": schema}), pointer.clone()),
+        (json!({"json": "{"}), json!({"line": 1, "column": 2})),
+        (
+            json!({"grammar": "root ::= \"a\"\nb ::= )"}),
+            json!({"line": 2, "column": 7}),
+        ),
+        (
+            json!({"grammar": "start: \"a\"\nb: )"}),
+            json!({"line": 2, "column": 4}),
+        ),
+        (
+            json!({"structural_tag": {"type": "structural_tag", "format": {"type": "no"}}}),
+            json!({"pointer": "/format/type"}),
+        ),
+    ];
+    for (constraint, location) in constraints {
+        let with = |body: Value| {
+            let mut body = body;
+            body["structured_outputs"] = constraint.clone();
+            body
+        };
+        for (route, body) in [
+            (CHAT, chat("Hi", 4)),
+            ("/v1/completions", json!({"prompt": "a"})),
+            ("/v1/responses", json!({"input": "a"})),
+        ] {
+            let error = refused(route, &with(body));
+            assert_eq!(error["location"], location, "{route}: {error}");
+        }
+    }
+    let mut body = chat("Hi", 4);
+    body["tools"] = json!([
+        {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},
+        {"type": "function", "function": {"name": "g", "parameters": schema, "strict": true}},
+    ]);
+    body["tool_choice"] = json!("required");
+    let error = refused(CHAT, &body);
+    assert_eq!(error["param"], "tools[1].function.parameters", "{error}");
+    assert_eq!(error["location"], pointer, "{error}");
+    let body = json!({"max_tokens": 4, "messages": [{"role": "user", "content": "a"}],
+        "tools": [{"name": "g", "input_schema": schema}], "tool_choice": {"type": "any"}});
+    let answer = Server::shared().post("/v1/messages", &body);
+    assert_eq!(answer.status, 400, "{answer:?}");
+    let error = &answer.json()["error"];
+    assert_eq!(error["type"], "invalid_request_error");
+    assert_eq!(error["location"], pointer, "{error}");
+    // What the core alone can know.
+    let mut body = chat("Hi", 4);
+    body["structured_outputs"] = json!({"regex": "[0-9]{77}"});
+    let error = refused(CHAT, &body);
+    assert_eq!(
+        error["limit"],
+        json!({"name": "max_tokens", "value": 4}),
+        "{error}"
+    );
+    assert_eq!(error["param"], "structured_outputs.regex");
+    assert!(error.get("location").is_none(), "{error}");
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("but max_tokens leaves 4: raise max_tokens, or "),
+        "{error}"
+    );
+    let error = refused(CHAT, &chat("Hi", 0));
+    assert!(
+        error.get("limit").is_none() && error.get("location").is_none(),
+        "{error}"
+    );
+}
+
 #[test]
 fn another_model_is_not_found() {
     let mut body = chat("Hi", 4);

@@ -86,37 +86,43 @@ impl Scheduler {
     /// Whether this scheduler could ever serve the request.
     fn check_request(&self, request: &Request) -> Result<(), RequestError> {
         let (num_prompt_tokens, max_model_len) = (request.num_prompt_tokens(), self.max_model_len);
-        let wrong = if self.in_flight.contains_key(request.request_id()) {
+        let (field, message) = if self.in_flight.contains_key(request.request_id()) {
             let shown: String = request.request_id().chars().take(64).collect();
-            format!("request_id {shown:?} is in flight already: choose another")
+            let message = format!("request_id {shown:?} is in flight already: choose another");
+            (Some("request_id"), message)
         } else if num_prompt_tokens == 0 {
-            "prompt_token_ids is empty: at least 1 token is needed".to_owned()
+            let message = "prompt_token_ids is empty: at least 1 token is needed".to_owned();
+            (None, message)
         } else if request.is_prompt_only() && num_prompt_tokens > max_model_len {
-            format!(
+            let message = format!(
                 "prompt_token_ids has {num_prompt_tokens} tokens: max_model_len is {max_model_len}"
-            )
+            );
+            (None, message)
         } else if !request.is_prompt_only() && num_prompt_tokens >= max_model_len {
-            format!(
+            let message = format!(
                 "prompt_token_ids has {num_prompt_tokens} tokens: at most {} leave room for 1 \
                  output token in max_model_len {max_model_len}",
                 max_model_len - 1
-            )
+            );
+            (None, message)
         } else if request.sampling_params().max_tokens == Some(0) {
-            "max_tokens is 0: at least 1 is needed".to_owned()
+            let message = "max_tokens is 0: at least 1 is needed".to_owned();
+            (Some("max_tokens"), message)
         } else if request.priority() != 0 && self.config.policy == SchedulingPolicy::Fcfs {
-            format!(
+            let message = format!(
                 "priority is {}: only 0 is possible under the fcfs scheduling policy",
                 request.priority()
-            )
+            );
+            (Some("priority"), message)
         } else if request.needs_grammar() {
-            "structured_outputs can't be served: nobody compiled the grammar".to_owned()
+            let message = "structured_outputs can't be served: nobody compiled the grammar";
+            (Some("structured_outputs"), message.to_owned())
         } else {
             return Ok(());
         };
         Err(RequestError {
-            code: RequestErrorCode::ValidationError,
-            message: wrong,
-            retryable: false,
+            field: field.map(str::to_owned),
+            ..RequestError::new(RequestErrorCode::ValidationError, message)
         })
     }
 
@@ -168,10 +174,6 @@ impl Scheduler {
             ),
             _ => return Ok(()),
         };
-        Err(RequestError {
-            code: RequestErrorCode::QueueOverflow,
-            message: full,
-            retryable: true,
-        })
+        Err(RequestError::new(RequestErrorCode::QueueOverflow, full))
     }
 }

@@ -223,11 +223,9 @@ impl Scheduler {
                 self.append_due_tokens(request)
                     .map_err(|failure| match failure {
                         GrammarFailure::Aside => None,
-                        GrammarFailure::Failed(message) => Some(RequestError {
-                            code: RequestErrorCode::InternalError,
-                            message,
-                            retryable: false,
-                        }),
+                        GrammarFailure::Failed(message) => {
+                            Some(RequestError::new(RequestErrorCode::InternalError, message))
+                        }
                     })
             }
             Err(error) => Err(Some(error)),

@@ -121,11 +121,7 @@ impl Scheduler {
             Some(needed) if needed.number() > num_left && request.num_replayed_tokens() == 0 => {
                 let in_context = self.max_model_len.saturating_sub(request.num_tokens());
                 let in_context = u32::try_from(in_context).unwrap_or(u32::MAX);
-                Err(RequestError {
-                    code: RequestErrorCode::GrammarRefused,
-                    message: needed.refusal(num_left, in_context, self.max_model_len),
-                    retryable: false,
-                })
+                Err(needed.refusal(num_left, in_context, self.max_model_len))
             }
             _ => Ok(()),
         }
@@ -176,11 +172,7 @@ impl Scheduler {
             }
             Err(GrammarFailure::Aside) => self.set_aside(key, request),
             Err(GrammarFailure::Failed(message)) => {
-                let error = RequestError {
-                    code: RequestErrorCode::InternalError,
-                    message,
-                    retryable: false,
-                };
+                let error = RequestError::new(RequestErrorCode::InternalError, message);
                 self.fail_aside(request, error);
             }
         }

@@ -381,11 +381,7 @@ fn failure(request: &mut Request, message: String, num_nans_in_logits: u32) -> E
         new_trace: request.take_trace(),
         finish_reason: Some(FinishReason::Error),
         events: request.take_events(),
-        error: Some(RequestError {
-            code: RequestErrorCode::InternalError,
-            message,
-            retryable: false,
-        }),
+        error: Some(RequestError::new(RequestErrorCode::InternalError, message)),
         num_nans_in_logits,
         structured_output_complete: request.grammar().map(StructuredOutputRequest::is_completed),
         ..EngineCoreOutput::default()

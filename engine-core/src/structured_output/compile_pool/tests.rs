@@ -8,7 +8,6 @@ use structured_output::MatcherError;
 
 use super::super::aside::{Aside, Question};
 use super::super::backend::CompileGrammarError;
-use super::super::compile_job::JobError;
 use super::super::refusal::refusal;
 use super::super::request::StructuredOutputRequest;
 use super::super::testing::{EOS, OddBackend, job, job_of};
@@ -378,7 +377,7 @@ fn states_beyond_memory_of_their_own_are_the_requests_error() {
         request.num_answer_tokens = 7;
     }
     let of = |error| {
-        let error = JobError::Grammar(CompileGrammarError::Matcher(error));
+        let error = CompileGrammarError::Matcher(error);
         refusal(&job.params, &job.purpose, &error)
     };
     let refused = of(MatcherError::StatesExhausted { max: 1 });

@@ -161,11 +161,7 @@ fn failure(request_id: &str, code: RequestErrorCode) -> EngineCoreOutput {
     EngineCoreOutput {
         request_id: request_id.to_owned(),
         finish_reason: Some(FinishReason::Error),
-        error: Some(RequestError {
-            code,
-            message: "said the core".to_owned(),
-            retryable: true,
-        }),
+        error: Some(RequestError::new(code, "said the core")),
         ..EngineCoreOutput::default()
     }
 }

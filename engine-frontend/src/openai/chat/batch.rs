@@ -104,7 +104,7 @@ fn in_conversation(field: &str, error: ValidationError) -> ValidationError {
     ValidationError {
         message: error.message.replacen(parameter.as_str(), &own, 1),
         parameter: Some(own),
-        value: error.value,
+        ..error
     }
 }
 

@@ -253,6 +253,7 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "properties": {
                     "message": text, "type": text, "param": {"type": ["string", "null"]},
                     "code": {"type": "integer"},
+                    "location": location(), "limit": limit(),
                 },
                 "additionalProperties": false,
             }})],
@@ -302,5 +303,33 @@ fn response(text: &Value, count: &Value) -> Value {
             "metadata": {"type": "object"},
             "temperature": {"type": "number"}, "top_p": {"type": "number"},
         },
+    })
+}
+
+/// Where a constraint is at fault.
+pub(super) fn location() -> Value {
+    let number = json!({"type": "integer", "minimum": 1});
+    json!({"anyOf": [
+        {
+            "type": "object", "required": ["pointer"],
+            "properties": {"pointer": {"type": "string"}},
+            "additionalProperties": false,
+        },
+        {
+            "type": "object", "required": ["line", "column"],
+            "properties": {"line": number, "column": number},
+            "additionalProperties": false,
+        },
+    ]})
+}
+
+/// The limit that a constraint meets.
+pub(super) fn limit() -> Value {
+    json!({
+        "type": "object", "required": ["name", "value"],
+        "properties": {
+            "name": {"type": "string"}, "value": {"type": "integer", "minimum": 0},
+        },
+        "additionalProperties": false,
     })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::answers::answer;
+use super::answers::{answer, limit, location};
 use super::component;
 use super::descriptions::Description;
 use super::requests::{count, fields, request, sampling_of_tokens};
@@ -126,6 +126,7 @@ pub(super) fn schemas(chat: &Map<String, Value>) -> Map<String, Value> {
                                 "error_code": text, "unsupported": {"type": "array", "items": text},
                             },
                         },
+                        "location": location(), "limit": limit(),
                     },
                     "additionalProperties": false,
                 },

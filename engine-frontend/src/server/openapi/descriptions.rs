@@ -574,6 +574,16 @@ pub(super) const ANSWERS: &[Description] = &[
         "CheckResponse.error",
         "Why the constraint is refused, or why it could not be checked; null if it is enforced.",
     ),
+    (
+        "error.location",
+        "Where the constraint in the field at fault is wrong. Absent in other errors.",
+    ),
+    (
+        "error.limit",
+        "The limit that the constraint meets. Absent in other errors.",
+    ),
+    ("limit.name", "The limit, such as max_states or max_tokens."),
+    ("limit.value", "Its value."),
     ("pointer", "The JSON pointer to the part at fault."),
     ("line", "The line at fault, from 1."),
     ("column", "The column at fault in characters, from 1."),

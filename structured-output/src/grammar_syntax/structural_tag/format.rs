@@ -10,7 +10,7 @@ use super::super::{Words, is_lark, lark};
 use super::fields::Fields;
 use super::xml::{XmlStyle, unknown_style};
 use super::{Ends, Origin, Parser, TagError, at, in_source};
-use crate::error::line_and_column;
+use crate::error::{ProblemPlace, line_and_column};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
 
@@ -236,7 +236,8 @@ impl Parser<'_> {
             },
             SyntaxError::Limit { limit, max, offset } => {
                 let (line, column) = line_and_column(source, offset);
-                let place = format!("`#{pointer}`, line {line}, column {column}");
+                let words = format!(", line {line}, column {column}");
+                let place = ProblemPlace::at_pointer(pointer).with_words(&words);
                 TagError::Limit { limit, max, place }
             }
         })

@@ -26,7 +26,7 @@ use std::collections::HashSet;
 
 use super::Words;
 use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits, TokenSet};
-use crate::error::{BYTE_ORDER_MARK, line_and_column};
+use crate::error::{BYTE_ORDER_MARK, ProblemPlace, line_and_column};
 use crate::json::Value;
 use depth::Depth;
 use fields::{Fields, refuse, token};
@@ -42,7 +42,7 @@ pub(crate) enum TagError {
     Limit {
         limit: &'static str,
         max: u64,
-        place: String,
+        place: ProblemPlace,
     },
 }
 
@@ -225,7 +225,7 @@ fn at(pointer: &str, error: SyntaxError) -> TagError {
         SyntaxError::Limit { limit, max, .. } => TagError::Limit {
             limit,
             max,
-            place: format!("`#{pointer}`"),
+            place: ProblemPlace::at_pointer(pointer.to_owned()),
         },
     }
 }

@@ -55,7 +55,7 @@ use hashbrown::{HashMap, HashSet};
 use super::live::MAX_NESTING;
 use super::node::{ANYTHING, NOTHING, NodeId, Nodes};
 use super::value::Value;
-use crate::error::CompileError;
+use crate::error::{CompileError, ProblemPlace};
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::options::{Format, JsonSchemaOptions, Limits};
 use crate::regex::{Chars, RegexLimits};
@@ -300,18 +300,18 @@ impl SchemaCompiler {
             } => CompileError::LimitExceeded {
                 limit,
                 max,
-                place: Some(self.shown(self.dearest.key())),
+                place: Some(self.place_of_key(self.dearest.key())),
             },
             error => error,
         }
     }
 
-    /// A schema as an error names it; the whole one, if none is at fault by itself.
-    fn shown(&self, key: Option<Key>) -> String {
+    /// A schema's place for an error; that of the whole one, if none is at fault by itself.
+    fn place_of_key(&self, key: Option<Key>) -> ProblemPlace {
         let (document, pointer) = key
             .map(|key| self.registry.pointer(key.0))
             .unwrap_or_default();
-        format!("`{document}#{pointer}`")
+        ProblemPlace::in_document(&document, pointer)
     }
 
     fn start(&mut self) -> Result<(), Refusal> {
@@ -485,9 +485,9 @@ impl SchemaCompiler {
                 place: Some(match at.zip(key) {
                     Some((at, key)) => {
                         let (document, pointer) = self.registry.pointer(key.0);
-                        format!("`{document}#{pointer}{at}`")
+                        ProblemPlace::in_document(&document, format!("{pointer}{at}"))
                     }
-                    None => self.shown(None),
+                    None => self.place_of_key(None),
                 }),
             },
             // The caller knows how many steps there were: see `run`.

@@ -12,6 +12,7 @@ use super::place::{Place, ScopeId};
 use super::registry::ResourceId;
 use super::subschemas::{applied, is_schema};
 use super::{SchemaCompiler, State};
+use crate::error::ProblemPlace;
 
 /// A schema that is compiled.
 #[derive(Clone)]
@@ -250,8 +251,8 @@ impl SchemaCompiler {
     }
 
     /// Where a schema is, as an error names it.
-    pub(crate) fn place_of(&self, part: &Part) -> String {
-        self.shown(Some(part.place.key()))
+    pub(crate) fn place_of(&self, part: &Part) -> ProblemPlace {
+        self.place_of_key(Some(part.place.key()))
     }
 
     fn part(&mut self, schema: &Value, around: ResourceId, scope: ScopeId) -> Option<Part> {

@@ -59,11 +59,10 @@ pub(super) fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) 
 
 pub(super) fn refused() -> CompiledGrammar {
     CompiledGrammar {
-        outcome: Err(RequestError {
-            code: RequestErrorCode::GrammarRefused,
-            message: "for a test".to_owned(),
-            retryable: false,
-        }),
+        outcome: Err(RequestError::new(
+            RequestErrorCode::GrammarRefused,
+            "for a test",
+        )),
         compile_seconds: Some(1.0),
         was_known: false,
     }

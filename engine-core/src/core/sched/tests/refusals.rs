@@ -23,10 +23,11 @@ fn refused(scheduler: &mut Scheduler, request: EngineCoreRequest) -> Option<Requ
 }
 
 fn validation_error(message: &str) -> Option<RequestError> {
+    let field = message.split(' ').next().map(str::to_owned);
     Some(RequestError {
-        code: RequestErrorCode::ValidationError,
-        message: message.to_owned(),
-        retryable: false,
+        // Clients send no ids.
+        field: field.filter(|field| field != "prompt_token_ids"),
+        ..RequestError::new(RequestErrorCode::ValidationError, message)
     })
 }
 
@@ -122,11 +123,10 @@ fn the_queue_is_limited_in_requests() {
     step(&mut scheduler);
     assert_eq!(refused(&mut scheduler, request("b", 5)), None);
     assert_eq!(refused(&mut scheduler, request("c", 5)), None);
-    let error = RequestError {
-        code: RequestErrorCode::QueueOverflow,
-        message: "2 requests wait already: max_num_queued_reqs is 2".to_owned(),
-        retryable: true,
-    };
+    let error = RequestError::new(
+        RequestErrorCode::QueueOverflow,
+        "2 requests wait already: max_num_queued_reqs is 2",
+    );
     assert_eq!(refused(&mut scheduler, request("d", 5)), Some(error));
     // It was let in once, by a core that died before it had run.
     let replay = EngineCoreRequest {
