@@ -64,8 +64,11 @@ def masks(grammars):
     return batch.grammar_mask
 
 
-def walk(tokens, grammars, is_reasoning=False):
-    running = {n: (grammar, Walk(tokens, n), []) for n, grammar in enumerate(grammars)}
+def walk(tokens, grammars):
+    running = {}
+    for n, grammar in enumerate(grammars):
+        inner = grammar.grammar if isinstance(grammar, FormworkReasoner) else grammar
+        running[n] = (grammar, Walk(tokens, n, inner.grammar), [])
     done = {}
     while running:
         numbers = list(running)

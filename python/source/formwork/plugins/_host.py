@@ -1,10 +1,11 @@
-"""The versions of the packages that the plug-ins are made for."""
+"""The versions of the packages that the plug-ins are made for, and the variables that turn them on."""
 
 from __future__ import annotations
 
+import os
 from importlib import metadata
 
-__all__ = ["SERIES", "require"]
+__all__ = ["SERIES", "is_on", "require"]
 
 # The series of each package whose classes the tests drive (python/plugins_test.sh); they are no public API, so
 # another series may work otherwise without an error.
@@ -37,3 +38,15 @@ def require(package: str) -> None:
             f"Formwork's plug-in for {package} is made for {package} {series}, not {version}: {install}, or do "
             "without the plug-in"
         )
+
+
+def is_on(variable: str) -> bool:
+    """True if an environment variable is 1, False if it is 0, empty or not set.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    value = os.environ.get(variable, "")
+    if value not in ("", "0", "1"):
+        raise ValueError(f"{variable} is {value[:40]!r}, but it must be 1 (on) or 0 (off)")
+    return value == "1"

@@ -23,6 +23,7 @@ from sglang.srt.utils.common import is_pin_memory_available
 from formwork.grammar import CompiledGrammar, CompileError, GrammarCompiler, TokenizerInfo, bitmask_words
 from formwork.grammar.hf import apply_bitmask
 
+from . import _host
 from ._engine import Request, fill_rows
 
 __all__ = ["FormworkBackend", "FormworkGrammar", "create"]
@@ -215,9 +216,8 @@ class FormworkBackend(BaseGrammarBackend):
         except ValueError:
             # The compiler's error says where it is no JSON.
             content = {"type": "json_schema"}
-        # As in SGLang with XGrammar: an object has no members but those that its schema names.
-        compile = self.compiler.compile_json_schema
-        return self._compiled("json", content, compile, source, strict=True, **self.options)
+        options = {"strict": _host.is_on("FORMWORK_STRICT"), **self.options}
+        return self._compiled("json", content, self.compiler.compile_json_schema, source, **options)
 
     def dispatch_regex(self, key_string: str) -> BaseGrammarObject:
         """A regular expression, of the whole text."""

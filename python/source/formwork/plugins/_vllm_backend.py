@@ -21,6 +21,7 @@ from vllm.v1.structured_output.request import get_structured_output_key
 
 from formwork.grammar import CompiledGrammar, CompileError, GrammarCompiler, TokenizerInfo, bitmask_words
 
+from . import _host
 from ._engine import Request, fill_rows
 
 __all__ = ["FormworkBackend", "FormworkGrammar", "FormworkValidationError", "install"]
@@ -112,8 +113,8 @@ def _compile(
     options = {"whitespace": "compact" if compact else "flexible"}
     match kind:
         case StructuredOutputOptions.JSON:
-            # As in vLLM with XGrammar: an object has no members but those that its schema names.
-            return compiler.compile_json_schema(source, strict=True, **options)
+            strict = _host.is_on("FORMWORK_STRICT")
+            return compiler.compile_json_schema(source, strict=strict, **options)
         case StructuredOutputOptions.JSON_OBJECT:
             return compiler.compile_json_object(**options)
         case StructuredOutputOptions.REGEX:

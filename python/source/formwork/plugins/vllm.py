@@ -6,8 +6,6 @@ vLLM has no registry of structured-output backends, so Formwork takes the place 
 
 from __future__ import annotations
 
-import os
-
 from . import _host
 
 __all__ = ["register"]
@@ -20,10 +18,7 @@ def register() -> None:
         ImportError: another vLLM than the one that it is made for.
         ValueError: FORMWORK_VLLM is something else.
     """
-    value = os.environ.get("FORMWORK_VLLM", "0")
-    if value not in ("", "0", "1"):
-        raise ValueError(f"FORMWORK_VLLM is {value[:40]!r}, but it must be 1 (on) or 0 (off)")
-    if value != "1":
+    if not _host.is_on("FORMWORK_VLLM"):
         return
     _host.require("vllm")
     from . import _vllm_backend
