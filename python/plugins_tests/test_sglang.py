@@ -204,14 +204,25 @@ def test_strict_thinking_needs_the_token_filter(server_args, tokenizer, monkeypa
 
 
 def test_white_space_is_as_the_server_is_told(server_args, tokenizer, tokens):
-    assert json_options(False, None, None) == {"whitespace": "flexible"}
-    assert json_options(True, 3, None) == {"whitespace": "compact"}
-    assert json_options(False, 3, None) == {"whitespace_pattern": "[ \\n\\r\\t]{0,3}"}
-    assert json_options(True, 3, " ?") == {"whitespace_pattern": " ?"}
+    free = {"strict": False}
+    assert json_options(False, None, None) == {**free, "whitespace": "flexible"}
+    assert json_options(True, 3, None) == {**free, "whitespace": "compact"}
+    assert json_options(False, 3, None) == {**free, "whitespace_pattern": "[ \\n\\r\\t]{0,3}"}
+    assert json_options(True, 3, " ?") == {**free, "whitespace_pattern": " ?"}
     with get_serving().override(constrained_json_disable_any_whitespace=True):
         backend = make(server_args, tokenizer)
     grammar = compiled(backend, "json", '{"const": ["a", {"b": null}]}')
     assert walk(tokens, [grammar]) == ['["a",{"b":null}]']
+
+
+def test_strict_closes_objects(server_args, tokenizer, tokens, monkeypatch):
+    schema = '{"type": "object", "properties": {"a": {"const": "b"}}, "required": ["a"]}'
+    monkeypatch.setenv("FORMWORK_STRICT", "1")
+    closed = compiled(make(server_args, tokenizer), "json", schema).request.matcher
+    monkeypatch.setenv("FORMWORK_STRICT", "0")
+    free = compiled(make(server_args, tokenizer), "json", schema).request.matcher
+    assert closed.accept_string('{"a": "b"') and free.accept_string('{"a": "b"')
+    assert not closed.accept_string(',') and free.accept_string(',')
 
 
 def test_another_version_is_refused_where_the_backend_is_chosen(server_args, tokenizer, monkeypatch):

@@ -167,6 +167,29 @@ def test_stop_tokens_are_the_requests(manager, tokens):
     assert sorted(grammar.request.matcher.stop_token_ids) == [77, STOP]
 
 
+def test_white_space_and_strict(manager, config, monkeypatch):
+    import dataclasses
+
+    from formwork.plugins import _vllm_backend
+
+    options = manager_module.backend_types.StructuredOutputOptions
+    schema = '{"type": "object", "properties": {"a": {"const": "b"}}, "required": ["a"]}'
+
+    def matcher(**settings):
+        structured = StructuredOutputsConfig(backend="xgrammar", **settings)
+        made = FormworkBackend(
+            dataclasses.replace(config, structured_outputs_config=structured), manager.tokenizer, 4096
+        )
+        return made.compile_grammar(options.JSON, schema).request.matcher
+
+    free, compact = matcher(), matcher(disable_any_whitespace=True)
+    assert free.accept_string('{"a": "b"') and free.fork().accept_string(",")
+    assert not compact.accept_string('{"a": "b"') and compact.accept_string('{"a":"b"')
+    monkeypatch.setattr(_vllm_backend, "STRICT", True)
+    strict = matcher()
+    assert strict.accept_string('{"a": "b"') and not strict.accept_string(",") and strict.accept_string("}")
+
+
 def test_a_limit_ends_one_request(manager, tokens):
     from formwork.grammar import MatcherError
 

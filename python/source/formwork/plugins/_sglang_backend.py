@@ -60,14 +60,15 @@ def create(
 def json_options(
     disable_any_whitespace: bool, max_whitespace_cnt: int | None, whitespace_pattern: str | None
 ) -> dict[str, Any]:
-    """Options of `compile_json_schema` for SGLang's `--constrained-json-...`."""
+    """Options of `compile_json_schema` for FORMWORK_STRICT and SGLang's `--constrained-json-...`."""
+    strict = _host.is_on("FORMWORK_STRICT")
     if whitespace_pattern is not None:
-        return {"whitespace_pattern": whitespace_pattern}
+        return {"strict": strict, "whitespace_pattern": whitespace_pattern}
     if disable_any_whitespace:
-        return {"whitespace": "compact"}
+        return {"strict": strict, "whitespace": "compact"}
     if max_whitespace_cnt is not None:
-        return {"whitespace_pattern": f"[ \\n\\r\\t]{{0,{max_whitespace_cnt}}}"}
-    return {"whitespace": "flexible"}
+        return {"strict": strict, "whitespace_pattern": f"[ \\n\\r\\t]{{0,{max_whitespace_cnt}}}"}
+    return {"strict": strict, "whitespace": "flexible"}
 
 
 class FormworkGrammar(BaseGrammarObject):
@@ -216,8 +217,8 @@ class FormworkBackend(BaseGrammarBackend):
         except ValueError:
             # The compiler's error says where it is no JSON.
             content = {"type": "json_schema"}
-        options = {"strict": _host.is_on("FORMWORK_STRICT"), **self.options}
-        return self._compiled("json", content, self.compiler.compile_json_schema, source, **options)
+        compile = self.compiler.compile_json_schema
+        return self._compiled("json", content, compile, source, **self.options)
 
     def dispatch_regex(self, key_string: str) -> BaseGrammarObject:
         """A regular expression, of the whole text."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import json
+import os
 from typing import Any
 
 import torch
@@ -25,6 +26,9 @@ from . import _host
 from ._engine import Request, fill_rows
 
 __all__ = ["FormworkBackend", "FormworkGrammar", "FormworkValidationError", "install"]
+
+# True if objects have no members but those that their schema names.
+STRICT = _host.is_on("FORMWORK_STRICT")
 
 
 class FormworkValidationError(VLLMClientError):
@@ -113,8 +117,7 @@ def _compile(
     options = {"whitespace": "compact" if compact else "flexible"}
     match kind:
         case StructuredOutputOptions.JSON:
-            strict = _host.is_on("FORMWORK_STRICT")
-            return compiler.compile_json_schema(source, strict=strict, **options)
+            return compiler.compile_json_schema(source, strict=STRICT, **options)
         case StructuredOutputOptions.JSON_OBJECT:
             return compiler.compile_json_object(**options)
         case StructuredOutputOptions.REGEX:
@@ -127,18 +130,20 @@ def _compile(
             return compiler.compile_structural_tag(source)
 
 
-# The last tokenizer and its compiler: a process serves one model, whose index of the vocabulary is built once.
-_last: tuple[Any, int, GrammarCompiler] | None = None
+# The last tokenizer, its width and process, and the compiler, which is of no use in a fork: a process serves one model,
+# whose index of the vocabulary is built once.
+_last: tuple[Any, tuple[int, int], GrammarCompiler] | None = None
 
 
 def _compiler_for(tokenizer: Any, vocab_size: int) -> GrammarCompiler:
     global _last
-    if _last is None or _last[0] is not tokenizer or _last[1] != vocab_size:
+    key = (vocab_size, os.getpid())
+    if _last is None or _last[0] is not tokenizer or _last[1] != key:
         try:
             info = TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size)
         except TypeError as error:
             raise TypeError(f"{error}. vLLM's tokenizer_mode must be one of a fast tokenizer: auto or hf") from error
-        _last = (tokenizer, vocab_size, GrammarCompiler(info))
+        _last = (tokenizer, key, GrammarCompiler(info))
     return _last[2]
 
 
@@ -158,7 +163,7 @@ def validate(sampling_params: SamplingParams) -> None:
     checked = _checked.get()
     if checked is not None:
         compiler = _compiler_for(*checked)
-    elif _last is not None:
+    elif _last is not None and _last[1][1] == os.getpid():
         compiler = _last[2]
     else:
         # vLLM checks a few requests without a tokenizer: over single bytes.
