@@ -6,15 +6,10 @@ from typing import Any
 
 import torch
 
-from . import (
-    CompiledGrammar,
-    GrammarMatcher,
-    apply_token_bitmask_inplace,
-    bitmask_words,
-    fill_next_token_bitmask_batch,
-)
+from ._native import CompiledGrammar, GrammarMatcher, apply_token_bitmask_inplace
+from ._rows import Rows
 
-__all__ = ["LogitsProcessor"]
+__all__ = ["LogitsProcessor", "apply_bitmask"]
 
 
 class LogitsProcessor:
@@ -30,6 +25,7 @@ class LogitsProcessor:
 
     Raises:
         TypeError: grammar is neither.
+        ValueError: the grammars' vocabularies differ in width, or the list is empty.
     """
 
     def __init__(
@@ -38,34 +34,16 @@ class LogitsProcessor:
         *,
         stop_token_ids: list[int] | None = None,
     ) -> None:
-        grammars = grammar if isinstance(grammar, list) else [grammar]
-        for each in grammars:
-            if not isinstance(each, CompiledGrammar):
-                raise TypeError(
-                    f"grammar must be a CompiledGrammar or a list of them, not {type(each).__name__}"
-                )
-        self._grammar = grammar
-        self._stop_token_ids = stop_token_ids
-        self.reset()
+        self._rows = Rows(grammar, stop_token_ids)
 
     def reset(self) -> None:
         """Back to the start, for another call of `generate`."""
-        self._matchers: list[GrammarMatcher] = []
-        self._length = 0
+        self._rows.reset()
 
     @property
     def matchers(self) -> list[GrammarMatcher]:
         """The matcher of each row, once the first token was asked for."""
-        return self._matchers
-
-    def _start(self, rows: int, length: int) -> None:
-        grammars = self._grammar if isinstance(self._grammar, list) else [self._grammar] * rows
-        if len(grammars) != rows:
-            raise ValueError(f"there are {len(grammars)} grammars for {rows} rows: give one for each")
-        self._matchers = [
-            GrammarMatcher(each, override_stop_tokens=self._stop_token_ids) for each in grammars
-        ]
-        self._length = length
+        return self._rows.matchers
 
     def __call__(self, input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
         """Masks `scores` `[batch, vocab_size]` in place, after taking in the tokens since the last call.
@@ -78,38 +56,21 @@ class LogitsProcessor:
                 allow (as when rows trade places), or logits narrower than the vocabulary.
         """
         rows, length = input_ids.shape
-        if not self._matchers:
-            self._start(rows, length)
-        elif rows != len(self._matchers) or length != self._length + 1:
-            raise ValueError(
-                f"input_ids is {rows} x {length} after {len(self._matchers)} x {self._length}: a "
-                "LogitsProcessor is for one call of generate, which adds a token to each row at a time; "
-                "call reset() before another"
-            )
-        else:
-            self._length = length
-            for row, (matcher, token_id) in enumerate(
-                zip(self._matchers, input_ids[:, -1].tolist(), strict=True)
-            ):
-                # Rows at their end are padded with any token.
-                if not matcher.is_terminated() and not matcher.accept_token(token_id):
-                    raise ValueError(
-                        f"row {row} went on with token {token_id}, which its grammar doesn't allow: beam "
-                        "search is not supported"
-                    )
-        vocab_size = self._matchers[0].compiled_grammar.tokenizer_info.vocab_size
-        if scores.shape[-1] < vocab_size:
-            raise ValueError(
-                f"scores are {scores.shape[-1]} wide, but the vocabulary is {vocab_size}: give "
-                "TokenizerInfo.from_huggingface the model's vocab_size"
-            )
-        bitmask = torch.empty((rows, bitmask_words(vocab_size)), dtype=torch.int32)
-        fill_next_token_bitmask_batch(self._matchers, bitmask)
-        _apply(scores, bitmask)
+        self._rows.advance(rows, length, scores.shape[-1], lambda: input_ids[:, -1].tolist())
+        words = -(-self._rows.vocab_size // 32)
+        bitmask = torch.empty((rows, words), dtype=torch.int32)
+        self._rows.fill(bitmask)
+        apply_bitmask(scores, bitmask)
         return scores
 
 
-def _apply(scores: torch.Tensor, bitmask: torch.Tensor) -> None:
+def apply_bitmask(scores: torch.Tensor, bitmask: torch.Tensor) -> None:
+    """Sets scores to minus infinity whose bit is 0, and those beyond the mask, in place and on any device.
+
+    Args:
+        scores: `[rows, width]`, floats.
+        bitmask: `[rows, words]`, int32; copied to the device of `scores` where that is another.
+    """
     if scores.device.type == "cpu" and scores.is_contiguous() and not scores.requires_grad:
         apply_token_bitmask_inplace(scores, bitmask)
         return
