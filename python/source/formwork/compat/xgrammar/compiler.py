@@ -119,15 +119,13 @@ class GrammarCompiler:
     def compile_lark(
         self, lark_string: str, *, named_grammars: dict[str, Grammar | str] | None = None
     ) -> CompiledGrammar:
-        """Compiles a grammar in Lark.
+        """Compiles a grammar in Lark; `named_grammars` as `Grammar.from_lark`.
 
         Raises:
             GrammarError: with line and column.
-            NotImplementedError: named_grammars isn't empty.
+            TypeError, NotImplementedError: named_grammars isn't what it must be.
         """
-        if named_grammars:
-            return self._compile(Grammar.from_lark(lark_string, named_grammars=named_grammars))
-        return self._compile(Grammar("lark", [lark_string]))
+        return self._compile(Grammar._of_lark(lark_string, named_grammars))
 
     def compile_structural_tag(self, *args: Any, **kwargs: Any) -> CompiledGrammar:
         """Compiles a structural tag; arguments as `Grammar.from_structural_tag`.

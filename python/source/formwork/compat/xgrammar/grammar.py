@@ -11,6 +11,7 @@ from typing import Any
 from formwork import grammar as _formwork
 
 from . import _serialization
+from ._lark_names import written_out
 from ._schema import closed_text, schema_text
 from ._tags import engine_tag
 from .exception import DeserializeFormatError, GrammarError, InvalidJSONError, translated
@@ -54,23 +55,34 @@ class Grammar:
         tokenizer_info: Any = None,
         named_grammars: dict[str, Grammar | str] | None = None,
     ) -> Grammar:
-        """From Lark. `tokenizer_info` says which tokens there are; without it, names of tokens are checked
-        when the grammar is compiled.
+        """From Lark.
+
+        Args:
+            lark_string: the grammar, whose first rule is `start`.
+            tokenizer_info: which tokens there are, where the grammar names some.
+            named_grammars: what `@name` stands for: a grammar in Lark, or a Grammar made from Lark, a regular
+                expression or a JSON Schema.
 
         Raises:
-            GrammarError: with line and column.
-            NotImplementedError: named_grammars isn't empty.
+            GrammarError: with line and column; a name that is unknown or leads back to itself.
+            TypeError: named_grammars isn't such a dict.
+            NotImplementedError: a named Grammar of another kind.
         """
-        if named_grammars:
-            _check_named(named_grammars)
-            raise NotImplementedError(
-                "named_grammars aren't supported: write their rules into the grammar, or nest it by %lark"
-            )
-        grammar = Grammar("lark", [lark_string])
+        grammar = Grammar._of_lark(lark_string, named_grammars)
         if tokenizer_info is None:
             return grammar._checked()
         grammar.compiled_by(_formwork.GrammarCompiler(tokenizer_info._info))
         return grammar
+
+    @staticmethod
+    def _of_lark(lark_string: str, named_grammars: Any) -> Grammar:
+        if named_grammars is None:
+            return Grammar("lark", [lark_string])
+        _check_named(named_grammars)
+        named = {
+            name: functools.partial(_lark_source, name, grammar) for name, grammar in named_grammars.items()
+        }
+        return Grammar("lark", [written_out(lark_string, named)])
 
     @staticmethod
     def from_regex(regex_string: str, *, print_converted_ebnf: bool = False) -> Grammar:
@@ -124,7 +136,7 @@ class Grammar:
     def from_structural_tag(*args: Any, **kwargs: Any) -> Grammar:
         """From a structural tag, or (the older way) a list of `StructuralTagItem` and their triggers.
 
-        Names of tokens are checked when the grammar is compiled.
+        Ids of tokens are checked when the grammar is compiled; names need `GrammarCompiler`.
 
         Raises:
             InvalidJSONError, InvalidStructuralTagError: it is malformed.
@@ -279,6 +291,22 @@ def _check_named(named_grammars: Any) -> None:
             raise TypeError("named grammar names must be strings")
         if not isinstance(grammar, (Grammar, str)):
             raise TypeError("named grammar values must be Grammar instances or Lark strings")
+
+
+def _lark_source(name: str, grammar: Grammar | str) -> str:
+    """A named grammar in Lark."""
+    if isinstance(grammar, str):
+        return grammar
+    source = grammar._source[0]
+    if grammar._kind == "lark":
+        return str(source)
+    if grammar._kind == "regex":
+        return "start: /" + re.sub(r"\\.|/", lambda m: "\\/" if m[0] == "/" else m[0], source) + "/"
+    if grammar._kind == "json_schema" and grammar._options.keys() <= {"whitespace_pattern"}:
+        return f"start: %json {source}"
+    raise NotImplementedError(
+        f"the named grammar {name!r} must be made from Lark, a regular expression or a JSON Schema"
+    )
 
 
 def _mixed(kind: str, grammars: tuple[Any, ...]) -> Grammar:
