@@ -33,9 +33,9 @@ def run(of: str) -> dict[str, str]:
             "PYTHONDONTWRITEBYTECODE": "1",
             "HF_HUB_OFFLINE": "1",
         }
-        marks = ["-p", "neutral", "-p", "no:cacheprovider", "-m", "not hf_token_required", "-o", "addopts="]
+        marks = ["-p", "neutral", "-p", "no:cacheprovider", "-m", "not hf_token_required", "--rootdir", str(TESTS)]
         subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rN", *marks, str(TESTS)], cwd=TESTS, env=environment
+            [sys.executable, "-m", "pytest", "-q", "-q", "--tb=no", "-rN", "--disable-warnings", *marks, str(TESTS)], cwd=TESTS, env=environment
         )
         return dict(reversed(line.split(" ", 1)) for line in path.read_text().splitlines())
 

@@ -10,7 +10,7 @@ from .exception import GrammarError
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 # What may hold an @ that names nothing (strings, regular expressions, comments), or an @ that does.
 _PIECES = re.compile(
-    r"""(?P<other>"(?:\\.|[^"\\])*"|/(?![/*])(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\n])+/|//[^\n]*|\#[^\n]*|%json\s*\{)"""
+    r"""(?P<other>"(?:\\.|[^"\\])*"|/(?![/*])(?:\\.|[^/\\\n])+/|//[^\n]*|\#[^\n]*|%json\s*\{)"""
     r"|@(?P<name>[A-Za-z_][A-Za-z0-9_-]*)"
 )
 
