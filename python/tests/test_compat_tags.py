@@ -56,7 +56,9 @@ CALLS = {
     "cohere": '<cofl:tool_calls><cofl:tool_call id="0" name="weather">'
     '<cofl:value name="city" type="raw">Rome</cofl:value></cofl:tool_call></cofl:tool_calls>',
     "exaone": '<tool_call>{"name": "weather", "arguments": ' + JSON_CALL + "}</tool_call>",
-    "harmony": "<|channel|>commentary to=functions.weather<|constrain|>json<|message|>" + JSON_CALL + "<|call|>",
+    "harmony": "<|channel|>commentary to=functions.weather<|constrain|>json<|message|>"
+    + JSON_CALL
+    + "<|call|>",
 }
 
 
@@ -74,7 +76,9 @@ def test_a_model_calls_a_function_as_it_writes(model):
 @pytest.mark.parametrize("model", ["qwen_3", "deepseek_v3_1", "glm_4_7", "mimo"])
 def test_reasoning_comes_first_where_it_is_asked_for(model):
     call = CALLS[model]
-    texts = {mode: xgr.get_model_structural_tag(model, [WEATHER], "required", mode) for mode in ("enabled", "auto")}
+    texts = {
+        mode: xgr.get_model_structural_tag(model, [WEATHER], "required", mode) for mode in ("enabled", "auto")
+    }
     suffix = "\n\n" if model == "qwen_3" else ""
     begun = "<think>" if model == "mimo" else ""
     enabled = xgr.Grammar.from_structural_tag(texts["enabled"])
@@ -153,7 +157,9 @@ def test_a_model_can_be_registered():
 
 def test_schemas_in_tags_are_strict():
     tag = st.TagFormat(
-        begin="<a>", content=st.JSONSchemaFormat(json_schema={"properties": {"x": {"type": "integer"}}}), end="</a>"
+        begin="<a>",
+        content=st.JSONSchemaFormat(json_schema={"properties": {"x": {"type": "integer"}}}),
+        end="</a>",
     )
     grammar = xgr.Grammar.from_structural_tag(st.StructuralTag(format=tag))
     assert accepts(grammar, '<a>{"x": 1}</a>')
@@ -162,8 +168,30 @@ def test_schemas_in_tags_are_strict():
     assert accepts(bare, '{"y": [1]}')
     pair = xgr.Grammar.from_json_schema({"prefixItems": [{"const": 1}, {"const": 2}]})
     assert accepts(pair, "[1, 2]") and not accepts(pair, "[1, 2, 3]")
-    branches = {"properties": {"a": {}}, "allOf": [{"properties": {"b": {}}}]}
-    assert not accepts(xgr.Grammar.from_json_schema(branches), '{"a": 1, "c": 1}')
+
+
+A, B = {"properties": {"a": {}}}, {"properties": {"b": {}}}
+
+
+@pytest.mark.parametrize(
+    "schema, right, wrong",
+    [
+        ({**A, "allOf": [B]}, ['{"a": 1, "b": 1}', "{}"], ['{"a": 1, "c": 1}']),
+        ({"allOf": [A, B]}, ['{"a": 1, "b": 1}'], ['{"c": 1}']),
+        ({"anyOf": [A, B]}, ['{"a": 1}', '{"b": 1}'], ['{"a": 1, "b": 1}', '{"c": 1}']),
+        ({**A, "anyOf": [B, {"required": ["a"]}]}, ['{"a": 1, "b": 1}'], ['{"c": 1}']),
+        ({"allOf": [{"anyOf": [A, B]}]}, ['{"a": 1}'], ['{"c": 1}']),
+        ({"$ref": "#/$defs/x", "$defs": {"x": A}}, ['{"a": 1}'], ['{"c": 1}']),
+        ({"allOf": [{"properties": {"a": A}}]}, ['{"a": {"a": 1}}'], ['{"a": {"c": 1}}', '{"c": 1}']),
+        ({**A, "additionalProperties": True}, ['{"c": 1}'], []),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "anyOf": [A]}, ['{"a": 1}'], ['{"c": 1}']),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{}]}, ["[1]"], ["[1, 2]"]),
+    ],
+)
+def test_strict_schemas_with_branches(schema, right, wrong):
+    grammar = xgr.Grammar.from_json_schema({**schema, "type": ["object", "array"]})
+    for text, expected in [(t, True) for t in right] + [(t, False) for t in wrong]:
+        assert accepts(grammar, text) is expected, text
 
 
 # Strings, keys, nested ones, and free values, by a check of the decoded value that knows nothing of schemas.
@@ -203,6 +231,8 @@ def test_older_tags_and_malformed_ones():
         xgr.Grammar.from_structural_tag({"type": "structural_tag", "format": {"type": "or"}})
     assert isinstance(caught.value, RuntimeError) and caught.value.pointer == "/format"
     with pytest.raises(xgr.InvalidStructuralTagError, match="no token `<x>`"):
-        xgr.Grammar.from_structural_tag({"type": "structural_tag", "format": {"type": "token", "token": "<x>"}})
+        xgr.Grammar.from_structural_tag(
+            {"type": "structural_tag", "format": {"type": "token", "token": "<x>"}}
+        )
     with pytest.raises(TypeError, match="not int"):
         xgr.Grammar.from_structural_tag(1)

@@ -9,9 +9,8 @@ import pytest
 
 pytest.importorskip("pydantic", reason="pydantic is not installed: formwork.compat.xgrammar is not tested")
 
-import numpy  # noqa: E402
-
 import formwork.compat.xgrammar as xgr  # noqa: E402
+import numpy  # noqa: E402
 from formwork.compat.xgrammar.testing import _is_grammar_accept_string as accepts  # noqa: E402
 
 # One token for each byte, by its code up to 127.
@@ -93,12 +92,18 @@ def test_the_tutorial(info, compiler, torch):
 
 
 def test_the_tutorial_of_transformers(torch):
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed: generate is not tested")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed: generate is not tested"
+    )
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(TOKENIZER))
     width = len(tokenizer) + 7
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
     info = xgr.TokenizerInfo.from_huggingface(tokenizer, vocab_size=width, stop_token_ids=stop)
-    assert (info.vocab_size, info.stop_token_ids, info.vocab_type) == (width, [stop], xgr.VocabType.BYTE_LEVEL)
+    assert (info.vocab_size, info.stop_token_ids, info.vocab_type) == (
+        width,
+        [stop],
+        xgr.VocabType.BYTE_LEVEL,
+    )
     torch.manual_seed(3)
     config = transformers.LlamaConfig(
         vocab_size=width,
@@ -212,7 +217,10 @@ def test_a_tree_of_drafted_tokens(compiler, torch):
 
 
 def test_grammars_one_after_the_other_and_any_of_them():
-    letters, digits = xgr.Grammar.from_regex("[a-z]+"), xgr.Grammar.from_ebnf('n ::= [0-9]+', root_rule_name="n")
+    letters, digits = (
+        xgr.Grammar.from_regex("[a-z]+"),
+        xgr.Grammar.from_ebnf("n ::= [0-9]+", root_rule_name="n"),
+    )
     pair = xgr.Grammar.from_json_schema({"enum": [[1], [2]]})
     both = xgr.Grammar.concat(letters, xgr.Grammar.union(digits, pair))
     for text, expected in [("ab12", True), ("ab[2]", True), ("ab", False), ("12", False), ("ab[3]", False)]:
@@ -264,7 +272,10 @@ def test_serialized_objects_come_back(info, compiler):
     with pytest.raises(xgr.DeserializeFormatError, match="of a 'tokenizer_info'"):
         read(info.serialize_json())
     version = json.dumps(xgr.get_serialization_version())
-    for fields in ('{"kind": "regex", "source": [1], "options": {}}', '{"kind": "union", "source": ["a"], "options": {}}'):
+    for fields in (
+        '{"kind": "regex", "source": [1], "options": {}}',
+        '{"kind": "union", "source": ["a"], "options": {}}',
+    ):
         with pytest.raises(xgr.DeserializeFormatError):
             read(f'{{"kind": "grammar", "grammar": {fields}, "__VERSION__": {version}}}')
 

@@ -33,9 +33,31 @@ def run(of: str) -> dict[str, str]:
             "PYTHONDONTWRITEBYTECODE": "1",
             "HF_HUB_OFFLINE": "1",
         }
-        marks = ["-p", "neutral", "-p", "no:cacheprovider", "-m", "not hf_token_required", "--rootdir", str(TESTS)]
+        marks = [
+            "-p",
+            "neutral",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "not hf_token_required",
+            "--rootdir",
+            str(TESTS),
+        ]
         subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-q", "--tb=no", "-rN", "--disable-warnings", *marks, str(TESTS)], cwd=TESTS, env=environment
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-q",
+                "--tb=no",
+                "-rN",
+                "--disable-warnings",
+                *marks,
+                str(TESTS),
+            ],
+            cwd=TESTS,
+            env=environment,
         )
         return dict(reversed(line.split(" ", 1)) for line in path.read_text().splitlines())
 
@@ -87,7 +109,9 @@ def main() -> int:
     groups = read_list()
     listed = {test for _, tests in groups.values() for test in tests}
     if given.update:
-        groups = {name: (reason, [t for t in tests if t in differ]) for name, (reason, tests) in groups.items()}
+        groups = {
+            name: (reason, [t for t in tests if t in differ]) for name, (reason, tests) in groups.items()
+        }
         unsorted = groups.get("unsorted", ("no reason was given yet", []))
         groups["unsorted"] = (unsorted[0], [*unsorted[1], *(differ - listed)])
         write_list(groups)

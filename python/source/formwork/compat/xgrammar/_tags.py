@@ -43,7 +43,8 @@ def engine_tag(value: Any) -> Any:
         if excludes:
             if not isinstance(excludes, list) or not all(isinstance(mark, str) and mark for mark in excludes):
                 raise InvalidStructuralTagError(
-                    f"Invalid structural tag error: excludes must be a list of strings that aren't empty, not {excludes!r:.200}"
+                    "Invalid structural tag error: excludes must be a list of strings that aren't empty, not "
+                    f"{excludes!r:.200}"
                 )
             new["json_schema"] = without_marks(new["json_schema"], excludes, root_is_json=style == "json")
     return new

@@ -68,10 +68,17 @@ def apply_token_bitmask_inplace(
     rows, masks = torch.atleast_2d(logits), torch.atleast_2d(bitmask)
     if rows.shape[0] != masks.shape[0] and indices is None:
         raise ValueError(f"logits have {rows.shape[0]} rows and bitmask {masks.shape[0]}: name indices")
-    if logits.device.type == "cpu" and rows.is_contiguous() and not logits.requires_grad and width == rows.shape[-1]:
+    if (
+        logits.device.type == "cpu"
+        and rows.is_contiguous()
+        and not logits.requires_grad
+        and width == rows.shape[-1]
+    ):
         _formwork.apply_token_bitmask_inplace(rows, masks, None if indices is None else list(indices))
         return
-    chosen = torch.as_tensor(range(rows.shape[0]) if indices is None else indices, device=logits.device).long()
+    chosen = torch.as_tensor(
+        range(rows.shape[0]) if indices is None else indices, device=logits.device
+    ).long()
     shifts = torch.arange(32, dtype=torch.int32, device=logits.device)
     allowed = (masks[chosen].unsqueeze(-1) >> shifts & 1).bool().flatten(1)[:, :width]
     rows[chosen, :width] = rows[chosen, :width].masked_fill(~allowed, float("-inf"))

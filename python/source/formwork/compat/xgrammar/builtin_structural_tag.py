@@ -66,7 +66,8 @@ def get_model_structural_tag(
         model: a registered name, such as llama, qwen_3 or harmony; another is an error that lists them.
         tools: tools of OpenAI's Chat Completions; a server's own have `type`, `name` and `parameters`.
         tool_choice: as there: auto, required, none, a function, a server's tool, or some allowed tools.
-        reasoning: "enabled", "disabled", or "auto", by which the model chooses; True and False mean the first two.
+        reasoning: "enabled", "disabled", or "auto", by which the model chooses; True and False mean the
+            first two.
         force_reasoning: has no effect, as in XGrammar.
         any_order: arguments in any order.
         exclude_special_tokens: free text holds none of the model's marks.
@@ -77,9 +78,7 @@ def get_model_structural_tag(
         ValueError: an unknown model, or arguments that don't fit each other.
     """
     if model not in _structural_tag_registry:
-        raise ValueError(
-            f"Unknown format type: {model}, supported types: {list(_structural_tag_registry)}"
-        )
+        raise ValueError(f"Unknown format type: {model}, supported types: {list(_structural_tag_registry)}")
     functions, builtins, choice = normalize_tool_choice(tools, tool_choice)
     reasoning = reasoning_mode(reasoning)
     if not isinstance(parallel_tool_calls, bool):
@@ -106,7 +105,8 @@ def reasoning_mode(reasoning: bool | str) -> str:
         return "enabled" if reasoning else "disabled"
     if reasoning not in _REASONING:
         raise ValueError(
-            f"The 'reasoning' argument must be a bool or one of: 'enabled', 'disabled', 'auto', not {reasoning!r}."
+            "The 'reasoning' argument must be a bool or one of: 'enabled', 'disabled', 'auto', "
+            f"not {reasoning!r}."
         )
     return reasoning
 
@@ -122,8 +122,8 @@ def normalize_tool_choice(
     "forced" comes with exactly one tool; "none" is "auto" without tools.
 
     Raises:
-        ValueError: tools is no list or has a malformed tool; a chosen tool isn't among them, or a server's tool
-            not exactly once; a call is required and there is no tool.
+        ValueError: tools is no list or has a malformed tool; a chosen tool isn't among them, or a server's
+            tool not exactly once; a call is required and there is no tool.
     """
     if not isinstance(tools if tools is not None else [], list):
         raise ValueError("The 'tools' argument must be a list.")
@@ -186,7 +186,7 @@ def _allowed(
 
 
 # The models' own formats register themselves.
-from . import _model_tags  # noqa: E402, F401
+from . import _models  # noqa: E402, F401
 
 
 def __getattr__(name: str) -> Any:

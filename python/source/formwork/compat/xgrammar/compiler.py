@@ -18,9 +18,7 @@ __all__ = ["CompiledGrammar", "GrammarCompiler"]
 class CompiledGrammar:
     """A compiled grammar."""
 
-    def __init__(
-        self, compiled: _formwork.CompiledGrammar, info: TokenizerInfo, grammar: Grammar
-    ) -> None:
+    def __init__(self, compiled: _formwork.CompiledGrammar, info: TokenizerInfo, grammar: Grammar) -> None:
         self._compiled, self._info, self._grammar = compiled, info, grammar
 
     @property

@@ -1,4 +1,4 @@
-"""Settings of the process that XGrammar has: a depth of recursion, which nothing here needs, and a version."""
+"""Settings of the process that XGrammar has: a depth of recursion, which nothing here needs; a version."""
 
 from __future__ import annotations
 

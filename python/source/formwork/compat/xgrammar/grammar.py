@@ -20,9 +20,7 @@ from .structural_tag import StructuralTag, StructuralTagItem
 __all__ = ["Grammar", "StructuralTagItem"]
 
 _KINDS = ("ebnf", "lark", "regex", "json_schema", "structural_tag", "concat", "union")
-_MIXED = (
-    "a part of Grammar.concat or Grammar.union has {what}, which Formwork knows of whole texts only: leave it out"
-)
+_MIXED = "a part of Grammar.concat or Grammar.union has {what}, which Formwork knows of whole texts only: leave it out"
 
 
 class Grammar:
@@ -94,9 +92,7 @@ class Grammar:
         return Grammar("regex", [regex_string])._checked()
 
     @staticmethod
-    def from_json_schema(
-        schema: Any, *, print_converted_ebnf: bool = False, **options: Any
-    ) -> Grammar:
+    def from_json_schema(schema: Any, *, print_converted_ebnf: bool = False, **options: Any) -> Grammar:
         """From a JSON Schema; options as `GrammarCompiler.compile_json_schema`.
 
         Raises:
@@ -151,7 +147,9 @@ class Grammar:
             try:
                 tag = json.loads(tag)
             except ValueError as error:
-                raise InvalidJSONError(f"Invalid JSON error: the structural tag is no JSON: {error}") from None
+                raise InvalidJSONError(
+                    f"Invalid JSON error: the structural tag is no JSON: {error}"
+                ) from None
         return Grammar("structural_tag", [json.dumps(engine_tag(tag), ensure_ascii=False)])
 
     @staticmethod
@@ -253,7 +251,10 @@ class Grammar:
         """
         kind, source = self._kind, self._source
         if kind in ("concat", "union"):
-            kind, source = "structural_tag", [json.dumps({"type": "structural_tag", "format": self._format()})]
+            kind, source = (
+                "structural_tag",
+                [json.dumps({"type": "structural_tag", "format": self._format()})],
+            )
         method: Callable[..., _formwork.CompiledGrammar] = getattr(compiler, f"compile_{kind}")
         try:
             return method(*source, **self._options)
@@ -336,5 +337,3 @@ def _tag_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise TypeError(
         f"a structural tag must be a StructuralTag, JSON as a str, or a dict, not {type(tag).__name__}"
     )
-
-

@@ -81,7 +81,9 @@ class GrammarMatcher:
             IndexError: an id out of range.
         """
         if self._stands_in and token_id >= self._grammar.tokenizer_info.vocab_size:
-            raise IndexError(f"token_id is {token_id}, but there are {self._grammar.tokenizer_info.vocab_size}")
+            raise IndexError(
+                f"token_id is {token_id}, but there are {self._grammar.tokenizer_info.vocab_size}"
+            )
         return not self._matcher.is_terminated() and self._matcher.accept_token(token_id)
 
     def accept_string(self, input_str: str | bytes, *, debug_print: bool = False) -> bool:
@@ -218,7 +220,9 @@ class GrammarMatcher:
         return [] if self._stands_in else self._matcher.stop_token_ids
 
     def _debug_print_internal_state(self) -> str:
-        return f"GrammarMatcher(accepted={self._matcher.num_accepted}, next={self.find_jump_forward_string()!r})"
+        return (
+            f"GrammarMatcher(accepted={self._matcher.num_accepted}, next={self.find_jump_forward_string()!r})"
+        )
 
 
 class BatchGrammarMatcher:

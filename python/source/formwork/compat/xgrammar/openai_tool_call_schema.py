@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -38,7 +38,7 @@ class FunctionToolParam(BaseModel):
 
 
 class BuiltinToolParam(BaseModel):
-    """A tool that a server runs: its type, the name that the model writes (else the type), and its arguments."""
+    """A tool that a server runs: its type, the name that the model writes (else the type), its arguments."""
 
     type: str
     name: str | None = None
@@ -87,10 +87,10 @@ class AllowedToolChoiceParam(BaseModel):
     allowed_tools: AllowedToolsParam
 
 
-ToolParam = Union[FunctionToolParam, BuiltinToolParam]
-ToolChoiceOptionParam = Union[
-    Literal["none", "auto", "required"],
-    NamedToolChoiceParam,
-    AllowedToolChoiceParam,
-    BuiltinToolChoiceParam,
-]
+ToolParam = FunctionToolParam | BuiltinToolParam
+ToolChoiceOptionParam = (
+    Literal["none", "auto", "required"]
+    | NamedToolChoiceParam
+    | AllowedToolChoiceParam
+    | BuiltinToolChoiceParam
+)

@@ -6,7 +6,7 @@ docs/grammars.md says what each format means.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _Count = Annotated[int | None, Field(default=None, ge=0, le=(1 << 31) - 1)]
-_Token = Union[int, str]
+_Token = int | str
 
 
 class ConstStringFormat(BaseModel):
@@ -225,29 +225,27 @@ class QwenXMLParameterFormat(BaseModel):
 
 
 Format = Annotated[
-    Union[
-        AnyTextFormat,
-        ConstStringFormat,
-        JSONSchemaFormat,
-        GrammarFormat,
-        RegexFormat,
-        QwenXMLParameterFormat,
-        OrFormat,
-        SequenceFormat,
-        TagFormat,
-        TriggeredTagsFormat,
-        TokenTriggeredTagsFormat,
-        TagsWithSeparatorFormat,
-        OptionalFormat,
-        PlusFormat,
-        StarFormat,
-        TokenFormat,
-        ExcludeTokenFormat,
-        AnyTokensFormat,
-        RepeatFormat,
-        DispatchFormat,
-        TokenDispatchFormat,
-    ],
+    AnyTextFormat
+    | ConstStringFormat
+    | JSONSchemaFormat
+    | GrammarFormat
+    | RegexFormat
+    | QwenXMLParameterFormat
+    | OrFormat
+    | SequenceFormat
+    | TagFormat
+    | TriggeredTagsFormat
+    | TokenTriggeredTagsFormat
+    | TagsWithSeparatorFormat
+    | OptionalFormat
+    | PlusFormat
+    | StarFormat
+    | TokenFormat
+    | ExcludeTokenFormat
+    | AnyTokensFormat
+    | RepeatFormat
+    | DispatchFormat
+    | TokenDispatchFormat,
     Field(discriminator="type"),
 ]
 """Any of the formats, told apart by `type`."""
@@ -274,7 +272,9 @@ class StructuralTag(BaseModel):
             format=TriggeredTagsFormat(
                 triggers=triggers,
                 tags=[
-                    TagFormat(begin=tag.begin, content=JSONSchemaFormat(json_schema=_schema(tag)), end=tag.end)
+                    TagFormat(
+                        begin=tag.begin, content=JSONSchemaFormat(json_schema=_schema(tag)), end=tag.end
+                    )
                     for tag in tags
                 ],
             )
