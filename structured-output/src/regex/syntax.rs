@@ -53,10 +53,19 @@ pub(super) enum NodeKind {
     Start {
         of_line: bool,
     },
-    /// `$`, and `(?m)$`.
-    End {
-        of_line: bool,
-    },
+    /// `$`, `\z`, and `(?m)$`.
+    End(EndOf),
+}
+
+/// What ends at an assertion of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndOf {
+    /// The whole text.
+    Text,
+    /// A line, or the whole text.
+    Line,
+    /// The text, or its last line: Python's `$` is also before a line end that ends the text.
+    LastLine,
 }
 
 impl NodeKind {
@@ -65,9 +74,7 @@ impl NodeKind {
         match self {
             Self::Concat(items) | Self::Alternate(items) => items,
             Self::Repeat { inner, .. } | Self::Look { inner, .. } => std::slice::from_ref(inner),
-            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End { .. } => {
-                &[]
-            }
+            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End(_) => &[],
         }
     }
 
@@ -76,7 +83,7 @@ impl NodeKind {
         match self {
             Self::Concat(items) | Self::Alternate(items) => items,
             Self::Repeat { inner, .. } | Self::Look { inner, .. } => std::slice::from_mut(inner),
-            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End { .. } => {
+            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End(_) => {
                 &mut []
             }
         }
