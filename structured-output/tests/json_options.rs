@@ -50,10 +50,27 @@ fn white_space_by_a_pattern() {
         &["{  }", "[\t]"],
     );
     check(&options(""), "{}", &["[1,2]"], &["[1, 2]"]);
+    // Of white space the part that is JSON's.
+    check(
+        &options(r"\s*"),
+        "{}",
+        &["[1,2]", "\r\n [ 1\t,  2 ]\n"],
+        &["[1,\u{b}2]", "[1,\u{a0}2]"],
+    );
+    check(
+        &options(r"\s{2}|(?!\s)"),
+        "{}",
+        &["[  ]", "[]"],
+        &["[ ]", "[\u{c} ]"],
+    );
     for (pattern, message) in [
         (
-            r"\s*",
-            "`\\s*` matches more than JSON white space (space, tab, line ends)",
+            "[ x]*",
+            "`[ x]*` matches something else than JSON white space (space, tab, line ends)",
+        ),
+        (
+            r"\v",
+            "`\\v` matches something else than JSON white space (space, tab, line ends)",
         ),
         ("[ ", ""),
     ] {

@@ -188,6 +188,11 @@ fn lazy_terminals_end_at_the_first_match_of_any() {
         &["a;!"],
         &["a;b;!", "!"],
     );
+    check(
+        "start: foo \"!\"\nfoo[stop=/[;,]/, capture]: /.*/",
+        &["a;!"],
+        &["a;b;!", "!"],
+    );
 }
 
 #[test]

@@ -397,7 +397,7 @@ impl Job<'_> {
     fn regex(&mut self, pattern: &str, limits: &Limits) -> Result<State, CompileError> {
         let error =
             |error: regex::RegexError| CompileError::regex(pattern, error.offset, error.message);
-        let ast = regex::parse(pattern, Dialect::Common, limits.regex()).map_err(error)?;
+        let ast = regex::parse(pattern, Dialect::Python, limits.regex()).map_err(error)?;
         let mut translator = Translator::new(ast, Spelling::Utf8);
         loop {
             self.steps += SLICE_PARTS as u64;

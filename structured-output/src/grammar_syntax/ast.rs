@@ -443,12 +443,23 @@ impl SyntaxLimits {
         flags: &str,
         offset: usize,
     ) -> Result<NodeKind, SyntaxError> {
+        self.regex_of(Dialect::Common, pattern, flags, offset)
+    }
+
+    /// The same in a dialect.
+    pub(crate) fn regex_of(
+        &self,
+        dialect: Dialect,
+        pattern: &str,
+        flags: &str,
+        offset: usize,
+    ) -> Result<NodeKind, SyntaxError> {
         let prefix = match flags {
             "" => String::new(),
             flags => format!("(?{flags})"),
         };
-        let ast = regex::parse(&format!("{prefix}{pattern}"), Dialect::Common, self.regex)
-            .map_err(|error| {
+        let ast =
+            regex::parse(&format!("{prefix}{pattern}"), dialect, self.regex).map_err(|error| {
                 let inside = error.offset.saturating_sub(prefix.len());
                 SyntaxError::new(offset + inside, error.message)
             })?;

@@ -388,11 +388,18 @@ impl<'a> Parser<'a, '_> {
         Ok(counts)
     }
 
+    /// Whether the dot here is any character: no name goes on after it and other dots.
+    fn is_dot(&self) -> bool {
+        let mut ahead = self.cursor.clone();
+        ahead.take_while(|c| c == '.');
+        !ahead.rest().starts_with(is_name_char)
+    }
+
     fn atom(&mut self, offset: usize, next: char) -> Result<NodeKind, SyntaxError> {
         match next {
             '"' => Ok(NodeKind::Literal(self.string()?.into())),
             '[' => self.class(),
-            '.' if !self.cursor.rest()[1..].starts_with(is_name_char) => {
+            '.' if self.is_dot() => {
                 self.cursor.skip(1);
                 Ok(NodeKind::Class(any_char()))
             }

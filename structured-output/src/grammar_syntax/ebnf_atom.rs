@@ -16,13 +16,9 @@ impl Parser<'_, '_> {
             let offset = self.cursor.offset();
             match self.cursor.take() {
                 Some('"') => return Ok(text),
-                Some('\\') => text.push(self.escape(offset, "\"\\/'?[]")?),
-                Some('\n' | '\r') | None => {
-                    return Err(SyntaxError::new(
-                        start,
-                        "this string has no end on its line: write a line end as `\\n`",
-                    ));
-                }
+                Some('\\') => text.push(self.escape(offset, "\"\\/'?[]-")?),
+                // A line end stands for itself, as in llama.cpp.
+                None => return Err(SyntaxError::new(start, "this string has no end")),
                 Some(plain) => text.push(plain),
             }
         }
@@ -83,10 +79,7 @@ impl Parser<'_, '_> {
             let offset = parser.cursor.offset();
             match parser.cursor.take() {
                 Some('\\') => parser.escape(offset, SIGNS),
-                Some('\n' | '\r') | None => Err(SyntaxError::new(
-                    start,
-                    "`[` without `]` on its line: write a line end as `\\n`",
-                )),
+                None => Err(SyntaxError::new(start, "`[` without `]`")),
                 Some(plain) => Ok(plain),
             }
         };

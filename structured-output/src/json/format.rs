@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::format_regex::regex_pattern;
 use crate::lexical::{ExprId, Lexicon, UNBOUNDED};
-use crate::regex::{Chars, RegexLimits};
+use crate::regex::{self, Ast, Chars, Dialect, RegexLimits};
 
 /// Patterns of this file are within these.
 const LIMITS: RegexLimits = RegexLimits {
@@ -75,6 +75,14 @@ impl Lexicon {
         }
         Some(expr)
     }
+}
+
+/// A format's pattern of the whole text as it stands, without JSON's escapes, and the most characters that it may have
+/// ([`UNBOUNDED`] where there is no bound); `None` where the name is not one of draft 2020-12.
+pub(crate) fn format_pattern(name: &str) -> Option<(Ast, u32)> {
+    let (pattern, max) = pattern_of(name)?;
+    let ast = regex::parse(&format!("^(?:{pattern})$"), Dialect::Ecma, LIMITS).ok()?;
+    Some((ast.search(Chars::ANY).0, max))
 }
 
 /// A format's pattern of the whole text, and the most characters that it may have.

@@ -99,6 +99,7 @@ mod ways;
 mod words;
 mod written;
 
+pub(crate) use format::format_pattern;
 pub(crate) use frame::Frame;
 pub(crate) use node::NodeId;
 pub(crate) use options::{named, one_of};

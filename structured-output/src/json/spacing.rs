@@ -4,12 +4,29 @@ use super::schema::in_pattern;
 use super::text::Spacing;
 use crate::error::CompileError;
 use crate::lexical::search::{DEAD, nearest_end};
-use crate::lexical::{ByteSet, EPSILON, ExprId, Fuel, Lexicon};
+use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon};
 use crate::options::JsonSchemaOptions;
-use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
+use crate::regex::{self, Ast, Dialect, RegexLimits, Spelling, Translator};
 
 /// Steps for the proof that a pattern of white space matches nothing else.
 const MAX_STEPS: u64 = 100_000;
+
+/// White space of JSON.
+const JSON_BLANKS: [(char, char); 3] = [('\t', '\n'), ('\r', '\r'), (' ', ' ')];
+
+/// White space of Unicode, and what Python takes for it.
+const SPACES: [(char, char); 10] = [
+    ('\t', '\r'),
+    ('\x1c', ' '),
+    ('\u{85}', '\u{85}'),
+    ('\u{a0}', '\u{a0}'),
+    ('\u{1680}', '\u{1680}'),
+    ('\u{2000}', '\u{200a}'),
+    ('\u{2028}', '\u{2029}'),
+    ('\u{202f}', '\u{202f}'),
+    ('\u{205f}', '\u{205f}'),
+    ('\u{3000}', '\u{3000}'),
+];
 
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
@@ -43,7 +60,7 @@ impl Lexicon {
         Ok(spacing)
     }
 
-    /// The language of a pattern that matches white space only.
+    /// The language of a pattern that matches white space only, as far as it is JSON's.
     fn blanks(&mut self, pattern: &str, limits: RegexLimits) -> Result<ExprId, CompileError> {
         let invalid = |message: String| CompileError::InvalidOption {
             option: "whitespace_pattern".to_owned(),
@@ -51,21 +68,29 @@ impl Lexicon {
         };
         let ast = regex::parse(pattern, Dialect::Common, limits)
             .map_err(|error| invalid(in_pattern(pattern, &error)))?;
-        let language = Translator::new(ast, Spelling::Utf8)
-            .run(self, usize::MAX)
-            .map_err(|error| invalid(in_pattern(pattern, &error)))?
-            .unwrap_or(EPSILON);
-        let blank = self.class(ByteSet::from_iter(*b" \t\n\r"));
-        let blanks = self.star(blank);
-        let others = self.not(blanks);
-        let others = self.and(&[language, others]);
-        match nearest_end(self, others, &mut Fuel::new(MAX_STEPS)) {
-            Ok(DEAD) => Ok(language),
-            Ok(_) => Err(invalid(format!(
-                "`{pattern}` matches more than JSON white space (space, tab, line ends)"
-            ))),
-            Err(_) => Err(invalid(format!("`{pattern}` takes too many steps"))),
+        let translate = |lexicon: &mut Self, ast: Ast| {
+            let language = Translator::new(ast, Spelling::Utf8).run(lexicon, usize::MAX);
+            let language = language.map_err(|error| invalid(in_pattern(pattern, &error)))?;
+            Ok(language.unwrap_or(EPSILON))
+        };
+        let is_empty = |lexicon: &mut Self, language: ExprId| {
+            let end = nearest_end(lexicon, language, &mut Fuel::new(MAX_STEPS));
+            let end = end.map_err(|_| invalid(format!("`{pattern}` takes too many steps")))?;
+            Ok(end == DEAD)
+        };
+        // `\s` is more than JSON's white space, of which that part is meant. What is no white space at all is a mistake.
+        let own = translate(self, ast.within(&JSON_BLANKS))?;
+        let all = translate(self, ast)?;
+        let space = self.code_points(SPACES.iter().copied());
+        let spaces = self.star(space);
+        let others = self.not(spaces);
+        let others = self.and(&[all, others]);
+        if !is_empty(self, others)? || is_empty(self, own)? {
+            return Err(invalid(format!(
+                "`{pattern}` matches something else than JSON white space (space, tab, line ends)"
+            )));
         }
+        Ok(own)
     }
 }
 

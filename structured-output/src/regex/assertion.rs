@@ -18,7 +18,7 @@
 
 use super::local;
 use super::spelling::Spelling;
-use super::syntax::RegexError;
+use super::syntax::{EndOf, RegexError};
 use super::translate::Language;
 use crate::lexical::{ANY, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
 
@@ -227,17 +227,19 @@ pub(super) fn start(
     }
 }
 
-/// `$`: nothing after, or with `(?m)` a line end.
-pub(super) fn end(lexicon: &mut Lexicon, spelling: Spelling, of_line: bool) -> Item {
+/// `$`: nothing after, or with `(?m)` a line end, or in Python a line end that is the last character.
+pub(super) fn end(lexicon: &mut Lexicon, spelling: Spelling, of: EndOf) -> Item {
     let mut text = EPSILON;
-    if of_line {
-        let line_end = spelling.chars(lexicon, &[('\n', '\n')]);
-        let before = lexicon.concat(line_end, ANY);
-        text = lexicon.or(&[text, before]);
+    if of != EndOf::Text {
+        let mut more = spelling.chars(lexicon, &[('\n', '\n')]);
+        if of == EndOf::Line {
+            more = lexicon.concat(more, ANY);
+        }
+        text = lexicon.or(&[text, more]);
     }
     Item::Ahead {
         text,
-        reach: Some(1),
+        reach: Some(if of == EndOf::LastLine { 2 } else { 1 }),
         denied: None,
     }
 }

@@ -4,6 +4,7 @@ use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
 use super::ecma::{self, Dialect};
 use super::parser::Parser;
+use super::python;
 use super::syntax::RegexError;
 
 /// What an escape stands for within or outside of brackets.
@@ -43,6 +44,12 @@ impl Parser<'_> {
         if self.dialect == Dialect::Ecma {
             return ecma::perl_class(letter);
         }
+        if self.dialect == Dialect::Python
+            && !self.flags.ascii
+            && let Some(class) = python::perl_class(letter)
+        {
+            return class;
+        }
         let ascii: &[(char, char)] = match letter {
             'd' => &[('0', '9')],
             'w' => &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')],
@@ -56,7 +63,7 @@ impl Parser<'_> {
     /// and outside of brackets.
     pub(super) fn escape(&mut self, offset: usize) -> Result<Escape, RegexError> {
         match self.dialect {
-            Dialect::Common => self.shared_escape(offset),
+            Dialect::Common | Dialect::Python => self.shared_escape(offset),
             Dialect::Ecma => self.ecma_escape(offset),
         }
     }
@@ -77,7 +84,7 @@ impl Parser<'_> {
             'v' => Escape::Char('\x0b'),
             'a' => Escape::Char('\x07'),
             '0' => Escape::Char(self.octal(offset, 0, 2)?),
-            '1'..='7' if self.dialect == Dialect::Common && self.octal_digits(2) == 2 => {
+            '1'..='7' if self.dialect != Dialect::Ecma && self.octal_digits(2) == 2 => {
                 Escape::Char(self.octal(offset, u32::from(next) - u32::from('0'), 2)?)
             }
             'x' => Escape::Char(self.code_point(offset, 2)?),
@@ -208,10 +215,24 @@ impl Parser<'_> {
             };
             let low = match next {
                 ']' if !first => break,
-                '[' => {
-                    class.union(&self.posix(at)?);
-                    first = false;
-                    continue;
+                '[' => match self.posix(at) {
+                    Ok(inner) => {
+                        self.note(at, || python::POSIX.to_owned());
+                        class.union(&inner);
+                        first = false;
+                        continue;
+                    }
+                    Err(error) if self.dialect == Dialect::Common => return Err(error),
+                    Err(_) => {
+                        self.note(at, || python::sign_in_class("["));
+                        next
+                    }
+                },
+                '&' | '-' | '~'
+                    if self.dialect == Dialect::Python && self.rest().starts_with(next) =>
+                {
+                    self.note(at, || python::sign_in_class(&format!("{next}{next}")));
+                    next
                 }
                 '&' | '-' | '~' if self.rest().starts_with(next) => {
                     return Err(RegexError::new(
@@ -225,6 +246,9 @@ impl Parser<'_> {
                 '\\' => match self.class_escape(at)? {
                     Escape::Char(low) => low,
                     Escape::Class(inner) => {
+                        if self.dialect == Dialect::Python && self.rest().starts_with("--") {
+                            return Err(RegexError::new(at, "a range can't begin with a class"));
+                        }
                         class.union(&inner);
                         first = false;
                         continue;
@@ -254,7 +278,8 @@ impl Parser<'_> {
     /// The end of a range after its start, or the start itself where there is no range.
     fn range_end(&mut self, low: char) -> Result<char, RegexError> {
         let rest = self.rest();
-        if !rest.starts_with('-') || rest.starts_with("-]") || rest.starts_with("--") {
+        let is_sign = self.dialect == Dialect::Common && rest.starts_with("--");
+        if !rest.starts_with('-') || rest.starts_with("-]") || is_sign {
             return Ok(low);
         }
         self.skip(1);
@@ -264,7 +289,7 @@ impl Parser<'_> {
                 Escape::Char(high) => Ok(high),
                 Escape::Class(_) => Err(RegexError::new(at, "a range can't end in a class")),
             },
-            Some('[') => Err(RegexError::new(
+            Some('[') if self.dialect == Dialect::Common => Err(RegexError::new(
                 at,
                 "a range can't end in `[`: escape it as `\\[`",
             )),
@@ -278,7 +303,7 @@ impl Parser<'_> {
         if self.take_if('b') {
             return Ok(Escape::Char('\x08'));
         }
-        if self.dialect == Dialect::Common && self.octal_digits(1) == 1 {
+        if self.dialect != Dialect::Ecma && self.octal_digits(1) == 1 {
             // No group can be referred to in here.
             return Ok(Escape::Char(self.octal(offset, 0, 3)?));
         }

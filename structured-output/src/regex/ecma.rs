@@ -17,6 +17,8 @@ use super::syntax::RegexError;
 pub(crate) enum Dialect {
     /// What Rust's `regex` and Python's `re` have in common.
     Common,
+    /// Python's `re`, with what only Rust's `regex` has where it isn't read otherwise there.
+    Python,
     /// ECMA-262.
     Ecma,
 }

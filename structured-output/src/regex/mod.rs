@@ -1,7 +1,8 @@
 //! Regular expressions: the syntax that Rust's `regex` and Python's `re` have in common, as layer 1
 //! expressions.
 //!
-//! `parser` makes a flat syntax tree, `class` reads classes, `ecma` is what ECMA-262 writes otherwise,
+//! `parser` makes a flat syntax tree, `class` reads classes, `ecma` is what ECMA-262 writes otherwise and `python` what
+//! Python's `re` does, `atomic` says where nothing that is tried again is needed,
 //! `search` makes a pattern that is found anywhere one of the whole text, `translate` turns the
 //! tree into an expression bottom-up over the characters' `spelling`, `assertion` resolves what
 //! looks around (`^ $ \b`, look-ahead and look-behind) into intersections and complements, `local`
@@ -10,10 +11,12 @@
 
 mod alternatives;
 mod assertion;
+mod atomic;
 mod class;
 mod ecma;
 mod local;
 mod parser;
+mod python;
 mod repeat;
 mod search;
 mod spelling;
@@ -23,6 +26,7 @@ mod translate;
 pub(crate) use class::ascii_in_any_case;
 pub(crate) use ecma::Dialect;
 pub(crate) use parser::parse;
+pub use python::{Note as RegexNote, regex_notes};
 pub(crate) use search::Chars;
 pub(crate) use spelling::Spelling;
 pub(crate) use syntax::{Ast, RegexError, RegexLimits};

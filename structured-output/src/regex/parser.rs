@@ -2,14 +2,16 @@
 
 use regex_syntax::hir::ClassUnicode;
 
+use super::atomic;
 use super::class::{Escape, class_of, fold_case};
 use super::ecma::{self, Dialect};
-use super::syntax::{Ast, Node, NodeId, NodeKind, RegexError, RegexLimits};
+use super::python::{self, Note};
+use super::syntax::{Ast, EndOf, Node, NodeId, NodeKind, RegexError, RegexLimits};
 use crate::lexical::UNBOUNDED;
 
 /// Ranges of characters of all classes in a pattern. `\w` has some 760, of 8 bytes each and several times over until it
 /// is translated: 650 of them.
-const MAX_RANGES: usize = 500_000;
+pub(super) const MAX_RANGES: usize = 500_000;
 
 /// Flags that hold at a place of the pattern.
 #[derive(Clone, Copy, Default)]
@@ -25,7 +27,20 @@ pub(super) struct Flags {
 #[derive(Clone, Copy)]
 enum GroupKind {
     Plain,
-    Look { ahead: bool, negated: bool },
+    /// `(?>...)`, which Python has.
+    Atomic,
+    Look {
+        ahead: bool,
+        negated: bool,
+    },
+}
+
+/// How often a repetition is tried first, which only matters where nothing is tried again.
+#[derive(Clone, Copy)]
+enum Mode {
+    Greedy,
+    Lazy,
+    Possessive,
 }
 
 /// A group that is open.
@@ -62,6 +77,13 @@ pub(super) struct Parser<'a> {
     ast: Ast,
     /// Ranges of the classes in it.
     num_ranges: usize,
+    /// `(?>...)` and possessive repetitions.
+    atomic: Vec<NodeId>,
+    /// Repetitions that end as soon as they can.
+    lazy: Vec<NodeId>,
+    /// Python's `$`.
+    dollars: Vec<NodeId>,
+    notes: Vec<Note>,
 }
 
 /// Parses a pattern of a dialect.
@@ -73,6 +95,15 @@ pub(crate) fn parse(
     dialect: Dialect,
     limits: RegexLimits,
 ) -> Result<Ast, RegexError> {
+    parse_with_notes(pattern, dialect, limits).map(|(ast, _)| ast)
+}
+
+/// The same, with what other dialects read otherwise.
+pub(super) fn parse_with_notes(
+    pattern: &str,
+    dialect: Dialect,
+    limits: RegexLimits,
+) -> Result<(Ast, Vec<Note>), RegexError> {
     let mut parser = Parser {
         pattern,
         offset: 0,
@@ -81,12 +112,35 @@ pub(crate) fn parse(
         limits,
         ast: Ast::default(),
         num_ranges: 0,
+        atomic: Vec::new(),
+        lazy: Vec::new(),
+        dollars: Vec::new(),
+        notes: Vec::new(),
     };
     parser.run()?;
-    Ok(parser.ast)
+    parser.resolve_dollars();
+    atomic::check(&parser.ast, &parser.atomic, &parser.lazy)?;
+    Ok((parser.ast, parser.notes))
 }
 
 impl<'a> Parser<'a> {
+    /// Remembers what other dialects read otherwise.
+    pub(super) fn note(&mut self, offset: usize, message: impl FnOnce() -> String) {
+        if self.dialect == Dialect::Python && self.notes.len() < python::MAX_NOTES {
+            let message = message();
+            self.notes.push(Note { offset, message });
+        }
+    }
+
+    /// Python's `$` where it isn't the end of the whole text.
+    fn resolve_dollars(&mut self) {
+        for node in python::before_last_line_end(&self.ast, &self.dollars) {
+            let offset = self.ast.nodes[node].offset;
+            self.ast.nodes[node].kind = NodeKind::End(EndOf::LastLine);
+            self.note(offset, || python::DOLLAR.to_owned());
+        }
+    }
+
     pub(super) fn offset(&self) -> usize {
         self.offset
     }
@@ -199,7 +253,7 @@ impl<'a> Parser<'a> {
                     group.alternative_offset = self.offset;
                 }
                 _ => match self.quantifier(offset, next)? {
-                    Some((min, max)) => {
+                    Some((min, max, mode)) => {
                         let Some(inner) = group.items.pop() else {
                             return Err(RegexError::new(
                                 offset,
@@ -210,6 +264,11 @@ impl<'a> Parser<'a> {
                         };
                         let at = self.ast.nodes[inner].offset;
                         let node = self.push(at, NodeKind::Repeat { inner, min, max })?;
+                        match mode {
+                            Mode::Greedy => {}
+                            Mode::Lazy => self.lazy.push(node),
+                            Mode::Possessive => self.atomic.push(node),
+                        }
                         group.items.push(node);
                     }
                     None => {
@@ -246,7 +305,7 @@ impl<'a> Parser<'a> {
         let outer_flags = self.flags;
         if self.take_if('?') {
             if self.take_if(':') {
-            } else if (self.dialect == Dialect::Common && self.take_str("P<")) || self.is_name() {
+            } else if (self.dialect != Dialect::Ecma && self.take_str("P<")) || self.is_name() {
                 self.group_name(offset)?;
             } else if self.take_if('=') {
                 kind = GroupKind::Look {
@@ -268,6 +327,9 @@ impl<'a> Parser<'a> {
                     ahead: false,
                     negated: true,
                 };
+            } else if self.dialect == Dialect::Python && self.take_if('>') {
+                self.note(offset, || python::ATOMIC.to_owned());
+                kind = GroupKind::Atomic;
             } else if self.dialect == Dialect::Ecma {
                 return Err(RegexError::new(
                     offset,
@@ -360,13 +422,21 @@ impl<'a> Parser<'a> {
                 inner,
             },
             // One more node keeps the root last and a group's offset its own.
-            GroupKind::Plain => NodeKind::Concat(vec![inner]),
+            GroupKind::Plain | GroupKind::Atomic => NodeKind::Concat(vec![inner]),
         };
-        self.push(group.offset, kind)
+        let node = self.push(group.offset, kind)?;
+        if matches!(group.kind, GroupKind::Atomic) {
+            self.atomic.push(node);
+        }
+        Ok(node)
     }
 
     /// A quantifier that starts with `next`, as its bounds; `None` where it is none.
-    fn quantifier(&mut self, offset: usize, next: char) -> Result<Option<(u32, u32)>, RegexError> {
+    fn quantifier(
+        &mut self,
+        offset: usize,
+        next: char,
+    ) -> Result<Option<(u32, u32, Mode)>, RegexError> {
         let bounds = match next {
             '*' => (0, UNBOUNDED),
             '+' => (1, UNBOUNDED),
@@ -377,6 +447,11 @@ impl<'a> Parser<'a> {
             },
             _ => return Ok(None),
         };
+        if self.dialect == Dialect::Python && self.rest().starts_with('+') {
+            self.note(self.offset, || python::ATOMIC.to_owned());
+            self.skip(1);
+            return Ok(Some((bounds.0, bounds.1, Mode::Possessive)));
+        }
         if self.rest().starts_with('+') {
             return Err(RegexError::new(
                 self.offset,
@@ -385,8 +460,11 @@ impl<'a> Parser<'a> {
             ));
         }
         // Lazy: the same strings match.
-        self.take_if('?');
-        Ok(Some(bounds))
+        let mode = match self.take_if('?') {
+            true => Mode::Lazy,
+            false => Mode::Greedy,
+        };
+        Ok(Some((bounds.0, bounds.1, mode)))
     }
 
     /// `m}`, `m,}`, `m,n}` or `,n}` after `{`; `None`, with nothing taken, where a brace is a sign.
@@ -395,6 +473,10 @@ impl<'a> Parser<'a> {
             return Ok(None);
         };
         let ecma = self.dialect == Dialect::Ecma;
+        if self.dialect == Dialect::Python && inside.contains(char::is_whitespace) {
+            self.note(offset, || python::BLANKS_IN_COUNT.to_owned());
+            return Ok(None);
+        }
         let (low, high) = match inside.split_once(',') {
             // Without a lower bound, or with blanks, the brace is a sign.
             _ if ecma && (inside.starts_with(',') || inside.contains(' ')) => return Ok(None),
@@ -402,7 +484,9 @@ impl<'a> Parser<'a> {
             None => (inside.trim(), None),
         };
         let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-        let some = !low.is_empty() || high.is_some_and(|high| !high.is_empty());
+        // Python takes `{,}` for any number of times.
+        let some = !low.is_empty()
+            || high.is_some_and(|high| !high.is_empty() || self.dialect == Dialect::Python);
         if !some || !digits(low) || !high.is_none_or(digits) {
             return Ok(None);
         }
@@ -449,10 +533,12 @@ impl<'a> Parser<'a> {
                     of_line: self.flags.multi_line,
                 });
             }
+            '$' if self.flags.multi_line => return Ok(NodeKind::End(EndOf::Line)),
             '$' => {
-                return Ok(NodeKind::End {
-                    of_line: self.flags.multi_line,
-                });
+                if self.dialect == Dialect::Python {
+                    self.dollars.push(self.ast.nodes.len());
+                }
+                return Ok(NodeKind::End(EndOf::Text));
             }
             '\\' => return self.escaped_atom(offset),
             one => self.one_char(one, offset)?,
@@ -473,11 +559,11 @@ impl<'a> Parser<'a> {
                 word: self.perl_class('w'),
             });
         }
-        if self.dialect == Dialect::Common && self.take_if('A') {
+        if self.dialect != Dialect::Ecma && self.take_if('A') {
             return Ok(NodeKind::Start { of_line: false });
         }
-        if self.dialect == Dialect::Common && (self.take_if('z') || self.take_if('Z')) {
-            return Ok(NodeKind::End { of_line: false });
+        if self.dialect != Dialect::Ecma && (self.take_if('z') || self.take_if('Z')) {
+            return Ok(NodeKind::End(EndOf::Text));
         }
         let class = match self.escape(offset)? {
             Escape::Class(mut class) => {

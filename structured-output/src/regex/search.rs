@@ -9,7 +9,7 @@
 //! them, and else remain for an intersection. Intersections cost: their states are many.
 
 use super::class::class_of;
-use super::syntax::{Ast, Node, NodeId, NodeKind};
+use super::syntax::{Ast, EndOf, Node, NodeId, NodeKind};
 use crate::lexical::UNBOUNDED;
 
 /// Bounds on the length of a text in characters; `max` may be [`UNBOUNDED`].
@@ -137,7 +137,7 @@ impl Rewriter {
             NodeKind::Look { .. }
             | NodeKind::WordBoundary { .. }
             | NodeKind::Start { .. }
-            | NodeKind::End { .. } => None,
+            | NodeKind::End(_) => None,
         };
         self.chars.push(chars);
         self.nodes.push(Node { kind, offset });
@@ -173,7 +173,7 @@ impl Rewriter {
     fn whole(&mut self, alternative: NodeId, length: Chars) -> Option<NodeId> {
         let mut items = self.items(alternative);
         let is_start = |kind: &NodeKind| matches!(kind, NodeKind::Start { of_line: false });
-        let is_end = |kind: &NodeKind| matches!(kind, NodeKind::End { of_line: false });
+        let is_end = |kind: &NodeKind| matches!(kind, NodeKind::End(EndOf::Text));
         let has_any = if items
             .first()
             .is_some_and(|&at| is_start(&self.nodes[at].kind))

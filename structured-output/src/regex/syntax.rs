@@ -1,6 +1,6 @@
 //! The syntax tree of a regular expression, and its errors.
 
-use regex_syntax::hir::ClassUnicode;
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 /// Position of a node in [`Ast::nodes`].
 pub(super) type NodeId = usize;
@@ -13,6 +13,26 @@ pub(crate) struct Ast {
 }
 
 impl Ast {
+    /// The pattern for texts of some characters alone: the same ones of these match.
+    pub(crate) fn within(&self, chars: &[(char, char)]) -> Self {
+        let ranges = chars
+            .iter()
+            .map(|&(low, high)| ClassUnicodeRange::new(low, high));
+        let chars = ClassUnicode::new(ranges);
+        let nodes = self.nodes.iter().map(|node| {
+            let mut node = node.clone();
+            if let NodeKind::Class(class) | NodeKind::WordBoundary { word: class, .. } =
+                &mut node.kind
+            {
+                class.intersect(&chars);
+            }
+            node
+        });
+        Self {
+            nodes: nodes.collect(),
+        }
+    }
+
     /// How many nodes there are.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
@@ -20,13 +40,13 @@ impl Ast {
 }
 
 /// A node, with the offset in the pattern where it starts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) kind: NodeKind,
     pub(super) offset: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum NodeKind {
     /// One code point of a set.
     Class(ClassUnicode),
@@ -53,10 +73,19 @@ pub(super) enum NodeKind {
     Start {
         of_line: bool,
     },
-    /// `$`, and `(?m)$`.
-    End {
-        of_line: bool,
-    },
+    /// `$`, `\z`, and `(?m)$`.
+    End(EndOf),
+}
+
+/// What ends at an assertion of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndOf {
+    /// The whole text.
+    Text,
+    /// A line, or the whole text.
+    Line,
+    /// The text, or its last line: Python's `$` is also before a line end that ends the text.
+    LastLine,
 }
 
 impl NodeKind {
@@ -65,9 +94,7 @@ impl NodeKind {
         match self {
             Self::Concat(items) | Self::Alternate(items) => items,
             Self::Repeat { inner, .. } | Self::Look { inner, .. } => std::slice::from_ref(inner),
-            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End { .. } => {
-                &[]
-            }
+            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End(_) => &[],
         }
     }
 
@@ -76,7 +103,7 @@ impl NodeKind {
         match self {
             Self::Concat(items) | Self::Alternate(items) => items,
             Self::Repeat { inner, .. } | Self::Look { inner, .. } => std::slice::from_mut(inner),
-            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End { .. } => {
+            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End(_) => {
                 &mut []
             }
         }

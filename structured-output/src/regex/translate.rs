@@ -163,8 +163,8 @@ impl Translator {
                 let item = assertion::start(lexicon, self.spelling, of_line, offset);
                 Value::Looking(vec![vec![item]])
             }
-            &NodeKind::End { of_line } => {
-                let item = assertion::end(lexicon, self.spelling, of_line);
+            &NodeKind::End(of) => {
+                let item = assertion::end(lexicon, self.spelling, of);
                 Value::Looking(vec![vec![item]])
             }
         };

@@ -4,7 +4,7 @@ use super::{accepts, message};
 
 #[test]
 fn ebnf_is_read_as_written() {
-    let cases: [(&str, &[&str], &[&str]); 15] = [
+    let cases: [(&str, &[&str], &[&str]); 18] = [
         (
             r#"root ::= "a" | ( ) | b
 b ::= [b-d]{2}"#,
@@ -33,6 +33,18 @@ b ::= [b-d]{2}"#,
             &["abbbc"],
         ),
         ("root ::= | \"x\"", &["", "x"], &["xx"]),
+        // As llama.cpp has them: dots in a row, a line end in a string or class, and an escaped hyphen.
+        (
+            "root ::= ... \"x\" ..? b\nb ::= \"!\"",
+            &["abcx1!", "abcx12!"],
+            &["abx1!", "abcx!"],
+        ),
+        (
+            "root ::= \"a\nb\" [^\n]",
+            &["a\nbc"],
+            &["a\\nbc", "a\nb\n", "ab"],
+        ),
+        (r#"root ::= "\-a" "#, &["-a"], &["\\-a"]),
         (
             "root ::= \"a\"{2}{1,2} \"b\"?+",
             &["aa", "aaaa", "aabb"],
@@ -115,13 +127,10 @@ fn what_is_wrong_with_ebnf_is_told_with_its_place() {
             "line 1, column 16: rule `other` is not defined",
         ),
         (
-            "root ::= \"a\n\"",
-            "line 1, column 10: this string has no end on its line",
+            "root ::= \"a\nb ::= c",
+            "line 1, column 10: this string has no end",
         ),
-        (
-            "root ::= [a",
-            "line 1, column 10: `[` without `]` on its line",
-        ),
+        ("root ::= [a", "line 1, column 10: `[` without `]`"),
         (
             "root ::= [z-a]",
             "line 1, column 11: the range `z-a` runs backwards",
@@ -182,8 +191,8 @@ fn what_is_wrong_with_ebnf_is_told_with_its_place() {
             "line 1, column 1: `max_tokens` needs a rule that is any number of characters",
         ),
         (
-            "root ::= ..",
-            "line 1, column 10: rule `..` is not defined: any character is `.` with a blank",
+            "root ::= ..a",
+            "line 1, column 10: rule `..a` is not defined: any character is `.` with a blank",
         ),
         (
             "start: NAME \"::=\"",

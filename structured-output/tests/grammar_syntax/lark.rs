@@ -143,8 +143,16 @@ fn what_is_wrong_with_lark_is_told_with_its_place() {
             "line 1, column 17: a name given by `->` ends an alternative",
         ),
         (
-            "start[stop=\"x\"]: /a/",
-            "line 1, column 7: attribute `stop` is not supported",
+            "start[stop_capture=\"x\"]: /a/",
+            "line 1, column 7: attribute `stop_capture` is not supported: `lazy`, `suffix` and `stop` are",
+        ),
+        (
+            "start[stop=\"\"]: /a/",
+            "line 1, column 7: an empty `stop` is not supported",
+        ),
+        (
+            "start[lazy, stop=\"x\", suffix=\"x\"]: /a/",
+            "line 1, column 23: a rule has one `suffix` or `stop`",
         ),
         (
             "%import other.A\nstart: A",
@@ -220,10 +228,10 @@ fn what_changes_no_text_is_read() {
         "capture=1",
         "temperature=\"a\"",
         "temperature=",
-        "stop=\"a\"",
+        "max_tokens=2",
     ] {
         let expected = match attribute {
-            "stop=\"a\"" => "line 2, column 3: attribute `stop` is not supported",
+            "max_tokens=2" => "line 2, column 3: attribute `max_tokens` is not supported",
             _ => "`capture` has a name in quotes, `temperature` a number",
         };
         assert!(wrong(attribute).contains(expected), "{}", wrong(attribute));

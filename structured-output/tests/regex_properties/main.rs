@@ -1,6 +1,7 @@
 //! The matcher against a slow reference, for random patterns and vocabularies.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod python;
 mod reference;
 mod words;
 

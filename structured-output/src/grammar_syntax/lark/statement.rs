@@ -120,16 +120,28 @@ impl<'a> Parser<'a, '_> {
             let offset = self.cursor.offset();
             match self.take_name().unwrap_or_default() {
                 "lazy" => attributes.is_lazy = true,
-                "suffix" => {
+                // Captures apart, which aren't given back, the two are one.
+                name @ ("suffix" | "stop") => {
                     self.skip_blanks();
                     if !self.cursor.take_str("=") {
                         return self
                             .cursor
-                            .error("expected `=` and a terminal after `suffix`");
+                            .error(format!("expected `=` and a terminal after `{name}`"));
                     }
                     self.skip_blanks();
+                    if attributes.suffix.is_some() {
+                        let message = "a rule has one `suffix` or `stop`";
+                        return Err(SyntaxError::new(offset, message));
+                    }
                     attributes.is_lazy = true;
-                    attributes.suffix = Some(self.value(true)?);
+                    let suffix = self.value(true)?;
+                    if matches!(&suffix, NodeKind::Literal(text) if text.is_empty()) {
+                        let message = format!(
+                            "an empty `{name}` is not supported: text up to the end is a rule without it"
+                        );
+                        return Err(SyntaxError::new(offset, message));
+                    }
+                    attributes.suffix = Some(suffix);
                 }
                 // What is done with the text, and how it is sampled, changes no text.
                 "capture" => self.attribute_value(|value| matches!(value, Value::String(_)))?,
@@ -138,7 +150,7 @@ impl<'a> Parser<'a, '_> {
                     return Err(SyntaxError::new(
                         offset,
                         format!(
-                            "attribute `{}` is not supported: `lazy` and `suffix` are, and \
+                            "attribute `{}` is not supported: `lazy`, `suffix` and `stop` are, and \
                              `capture` and `temperature`, which change no text",
                             cut(other)
                         ),

@@ -25,6 +25,15 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// Those of an object without any.
+    pub(super) fn of_none(pointer: &'a str) -> Self {
+        Self {
+            members: &[],
+            taken: Vec::new(),
+            pointer,
+        }
+    }
+
     /// The pointer of a field.
     pub(super) fn at(&self, name: &str) -> String {
         let name = name.replace('~', "~0").replace('/', "~1");
@@ -52,6 +61,13 @@ impl<'a> Fields<'a> {
     pub(super) fn take(&mut self, names: &[&str]) {
         for name in names {
             self.nullable(name);
+        }
+    }
+
+    /// Takes all fields but some as read.
+    pub(super) fn take_others(&mut self, but: &[&str]) {
+        for ((name, _), taken) in self.members.iter().zip(&mut self.taken) {
+            *taken |= !but.contains(&name.as_str());
         }
     }
 

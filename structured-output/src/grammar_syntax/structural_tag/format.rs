@@ -13,6 +13,7 @@ use super::{Ends, Origin, Parser, TagError, at, in_source};
 use crate::error::{ProblemPlace, line_and_column};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
+use crate::regex::Dialect;
 
 /// All formats by name.
 const FORMATS: [&str; 21] = [
@@ -87,7 +88,7 @@ impl Parser<'_> {
             }
             "regex" => {
                 let pattern = fields.string("pattern")?;
-                let regex = self.limits.regex(pattern, "", 0);
+                let regex = self.limits.regex_of(Dialect::Python, pattern, "", 0);
                 regex.map_err(|error| regex_error(&fields.at("pattern"), pattern, error))?
             }
             "any_text" => return self.any_text(fields, rule, ends),

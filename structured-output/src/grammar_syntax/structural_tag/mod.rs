@@ -10,6 +10,8 @@
 //! | `older` | the older form |
 //! | `xml` | the members of an object as tags |
 //! | `xml_value` | their values |
+//! | `xml_object` | what a schema says of the members of an object |
+//! | `xml_strings` | the strings that a schema allows |
 //! | `depth` | bounds on what references lead to |
 //! | `xml_nested` | their values where arrays and objects are tags, too |
 
@@ -20,9 +22,11 @@ mod older;
 mod tags;
 mod xml;
 mod xml_nested;
+mod xml_object;
+mod xml_strings;
 mod xml_value;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::Words;
 use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits, TokenSet};
@@ -102,6 +106,7 @@ pub(crate) fn parse(
         pointers: Vec::new(),
         nested_rules: NestedRules::new(),
         depth: Depth::default(),
+        formats: HashMap::new(),
         read: HashSet::new(),
     };
     let root = parser.document(&value)?;
@@ -120,6 +125,8 @@ struct Parser<'g> {
     pointers: Vec<Origin>,
     nested_rules: NestedRules,
     depth: Depth,
+    /// Rules of the formats of strings.
+    formats: HashMap<String, RuleId>,
     /// Schemas whose ways are among those of the value that is being read.
     read: HashSet<String>,
 }

@@ -5,8 +5,6 @@
 //! those that it doesn't name last, or in any order. White space is free around tags, JSON, and strings
 //! that a schema restricts.
 
-use std::collections::HashSet;
-
 use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId};
 use super::fields::{Fields, refuse, shown};
 use super::xml_value::{Scope, Way};
@@ -142,15 +140,6 @@ impl XmlStyle {
     }
 }
 
-/// As many members as may come in any order.
-const MAX_ANY_ORDER: usize = 8;
-
-/// A member that the schema names.
-struct Member {
-    rule: RuleId,
-    is_required: bool,
-}
-
 impl Parser<'_> {
     /// The members of an object, by the schema of a format.
     pub(super) fn xml_members(
@@ -162,129 +151,12 @@ impl Parser<'_> {
         rule: &mut RuleBuilder,
     ) -> Result<NodeId, TagError> {
         let scope = Scope::new(schema, style, any_order, fields);
-        let (schema, pointer) = scope.resolved(schema, scope.pointer.clone())?;
-        let mut object = Fields::new(schema, &pointer)?;
-        match object.optional("type") {
-            Some(Value::String(kind)) if kind == "object" => {}
-            None if schema.get("properties").is_some() => {}
-            Some(_) => return object.refuse("type", "must be `object` in this style"),
-            None => return refuse(&pointer, "`type` must be `object` in this style"),
+        let pointer = scope.pointer.clone();
+        let mut ways = Vec::new();
+        for members in self.alternatives(&scope, schema, pointer, true)? {
+            ways.push(self.members_in_order(&scope, &members, rule)?);
         }
-        for annotation in super::xml_value::ANNOTATIONS {
-            object.optional(annotation);
-        }
-        let members = self.xml_object(&scope, &mut object, rule)?;
-        object.finish()?;
-        Ok(members)
-    }
-
-    /// The members of an object, by its schema's fields.
-    pub(super) fn xml_object(
-        &mut self,
-        scope: &Scope<'_>,
-        object: &mut Fields<'_>,
-        rule: &mut RuleBuilder,
-    ) -> Result<NodeId, TagError> {
-        let required = object.texts("required")?;
-        let is_listed: HashSet<&str> = required.iter().map(|name| &**name).collect();
-        let properties = object.optional("properties");
-        let mut members = Vec::new();
-        let mut names: Vec<&str> = Vec::new();
-        if let Some(properties) = properties {
-            let Value::Object(list) = properties else {
-                return object.refuse("properties", "must be an object");
-            };
-            for (name, schema) in list.iter() {
-                let at = format!("{}/{}", object.at("properties"), escaped(name));
-                let is_required = is_listed.contains(name.as_str());
-                let rule = self.xml_member(scope, Called::By(name), schema, &at)?;
-                names.push(name);
-                members.push(Member { rule, is_required });
-            }
-        }
-        let known: HashSet<&str> = names.iter().copied().collect();
-        if let Some(unknown) = required.iter().find(|name| !known.contains(&***name)) {
-            return object.refuse(
-                "required",
-                &format!("names `{unknown}`, which must be one of `properties` in this style"),
-            );
-        }
-        let all = Value::Bool(true);
-        let additional = match object.optional("additionalProperties") {
-            Some(Value::Bool(false)) => None,
-            schema => {
-                let at = object.at("additionalProperties");
-                let called = Called::ByOther(&names);
-                Some(self.xml_member(scope, called, schema.unwrap_or(&all), &at)?)
-            }
-        };
-        if scope.any_order {
-            return self.in_any_order(scope, &members, additional, rule);
-        }
-        let mut items = Vec::with_capacity(members.len() + 2);
-        for member in members {
-            let inner = rule.push(0, NodeKind::Rule(member.rule));
-            items.push(match member.is_required {
-                true => inner,
-                false => repeated(rule, inner, 1),
-            });
-        }
-        if let Some(additional) = additional {
-            let inner = rule.push(0, NodeKind::Rule(additional));
-            items.push(repeated(rule, inner, UNBOUNDED));
-        }
-        items.push(space(rule));
-        Ok(rule.concat(0, items))
-    }
-
-    /// A rule for each set of members that have been written.
-    fn in_any_order(
-        &mut self,
-        scope: &Scope<'_>,
-        members: &[Member],
-        additional: Option<RuleId>,
-        rule: &mut RuleBuilder,
-    ) -> Result<NodeId, TagError> {
-        if members.len() > MAX_ANY_ORDER {
-            return refuse(
-                &format!("{}/any_order", scope.format),
-                format!(
-                    "`any_order` is supported for up to {MAX_ANY_ORDER} properties in this style, \
-                     not for {}",
-                    members.len()
-                ),
-            );
-        }
-        let mut after = Vec::with_capacity(1 << members.len());
-        for _ in 0..1_usize << members.len() {
-            after.push(self.declare(&scope.format)?);
-        }
-        for (written, &own) in after.iter().enumerate() {
-            let mut builder = RuleBuilder::default();
-            let mut ways = Vec::new();
-            let is_written = |at: usize| written >> at & 1 == 1;
-            let mut next = |member: RuleId, after: RuleId, builder: &mut RuleBuilder| {
-                let member = builder.push(0, NodeKind::Rule(member));
-                let after = builder.push(0, NodeKind::Rule(after));
-                ways.push(builder.concat(0, vec![member, after]));
-            };
-            for (at, member) in members.iter().enumerate() {
-                if !is_written(at) {
-                    next(member.rule, after[written | 1 << at], &mut builder);
-                }
-            }
-            if let Some(additional) = additional {
-                next(additional, own, &mut builder);
-            }
-            let mut required = members.iter().enumerate();
-            if required.all(|(at, member)| is_written(at) || !member.is_required) {
-                ways.push(space(&mut builder));
-            }
-            let body = builder.alternate(0, ways);
-            self.define(own, &scope.format, builder, body)?;
-        }
-        let first = after.first().copied().unwrap_or_default();
-        Ok(rule.push(0, NodeKind::Rule(first)))
+        Ok(rule.alternate(0, ways))
     }
 
     /// A member as a rule, white space before it included.
@@ -372,7 +244,7 @@ impl Parser<'_> {
 }
 
 /// Up to so many times.
-fn repeated(rule: &mut RuleBuilder, inner: NodeId, max: u32) -> NodeId {
+pub(super) fn repeated(rule: &mut RuleBuilder, inner: NodeId, max: u32) -> NodeId {
     let kind = NodeKind::Repeat { inner, min: 0, max };
     rule.push(0, kind)
 }

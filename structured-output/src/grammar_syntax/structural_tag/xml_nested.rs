@@ -28,7 +28,13 @@ const OF_NUMBERS: [&str; 6] = [
 
 const OF_ARRAYS: [&str; 4] = ["prefixItems", "items", "minItems", "maxItems"];
 
-const OF_OBJECTS: [&str; 3] = ["properties", "required", "additionalProperties"];
+const OF_OBJECTS: [&str; 5] = [
+    "properties",
+    "required",
+    "additionalProperties",
+    "minProperties",
+    "maxProperties",
+];
 
 /// The rules of arrays (`list`) and objects (`dict`), by their place in the schema.
 pub(super) type NestedRules = HashMap<(String, &'static str), RuleId>;

@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use super::super::Words;
 use super::super::ast::{EmbeddedSchema, NodeId, NodeKind, RuleBuilder, SchemaPlace};
-use super::super::ebnf_atom::any_char;
-use super::fields::{Fields, refuse, shown};
+use super::fields::{Fields, refuse};
 use super::xml::{Kind, XmlStyle};
+use super::xml_strings::{Strings, and};
 use super::{Parser, TagError};
 use crate::json::Value;
-use crate::lexical::UNBOUNDED;
-use crate::regex::{self, Chars, Dialect};
 
 /// A way to write a value.
 pub(super) struct Way {
@@ -19,44 +17,52 @@ pub(super) struct Way {
     pub(super) node: NodeId,
 }
 
-/// Fields of a schema that say nothing of the value.
-pub(super) const ANNOTATIONS: [&str; 12] = [
-    "$schema",
-    "$id",
-    "$comment",
-    "$defs",
-    "definitions",
-    "title",
-    "description",
-    "default",
-    "examples",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
+/// Fields of a schema that say something of the value. All others are annotations, as in JSON.
+pub(super) const KEYWORDS: [&str; 40] = [
+    "type",
+    "enum",
+    "const",
+    "multipleOf",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "uniqueItems",
+    "minItems",
+    "maxItems",
+    "unevaluatedItems",
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "propertyNames",
+    "required",
+    "minProperties",
+    "maxProperties",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "unevaluatedProperties",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "$ref",
+    "$dynamicRef",
 ];
 
-/// Formats that are enforced in JSON.
-const FORMATS: [&str; 19] = [
-    "date-time",
-    "date",
-    "time",
-    "duration",
-    "email",
-    "idn-email",
-    "hostname",
-    "idn-hostname",
-    "ipv4",
-    "ipv6",
-    "uri",
-    "uri-reference",
-    "iri",
-    "iri-reference",
-    "uuid",
-    "uri-template",
-    "json-pointer",
-    "relative-json-pointer",
-    "regex",
-];
+/// Of these, what a string's schema may have beside its type to be read without boolean operators.
+const OF_STRINGS: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
 
 /// All types but strings.
 const OTHER_TYPES: [&str; 6] = ["null", "boolean", "integer", "number", "array", "object"];
@@ -72,6 +78,8 @@ pub(super) struct Scope<'a> {
     pub(super) format: String,
     /// Bytes of schemas that were written out and aren't counted yet.
     num_bytes: Cell<usize>,
+    /// Schemas of which it was asked what kinds of values they allow.
+    num_looked_at: Cell<usize>,
 }
 
 impl<'a> Scope<'a> {
@@ -89,10 +97,11 @@ impl<'a> Scope<'a> {
             pointer: format.at("json_schema"),
             format: format.pointer.to_owned(),
             num_bytes: Cell::default(),
+            num_looked_at: Cell::default(),
         }
     }
 
-    /// What a schema is that only refers to another one, with its pointer.
+    /// What a schema is that only refers to another one, or has a single branch, with its pointer.
     pub(super) fn resolved<'b>(
         &'b self,
         mut schema: &'b Value,
@@ -100,38 +109,106 @@ impl<'a> Scope<'a> {
     ) -> Result<(&'b Value, String), TagError> {
         const MAX_REFERENCES: usize = 64;
         for _ in 0..MAX_REFERENCES {
-            let Some(reference) = schema.get("$ref") else {
-                return Ok((schema, pointer));
+            (schema, pointer) = match keywords(schema)[..] {
+                ["$ref"] => self.referred(schema, &pointer)?,
+                [name @ ("allOf" | "anyOf" | "oneOf")] => match schema.get(name) {
+                    Some(Value::Array(branches)) if branches.len() == 1 => {
+                        (&branches[0], format!("{pointer}/{name}/0"))
+                    }
+                    _ => return Ok((schema, pointer)),
+                },
+                _ => return Ok((schema, pointer)),
             };
-            let at = format!("{pointer}/$ref");
-            let Value::String(reference) = reference else {
-                return refuse(&at, "`$ref` must be a string");
-            };
-            let has_more = matches!(schema, Value::Object(members) if members
-                .iter()
-                .any(|(name, _)| name != "$ref" && !ANNOTATIONS.contains(&&**name)));
-            if has_more {
-                return refuse(
-                    &at,
-                    "`$ref` beside other keywords is not supported in this style",
-                );
-            }
-            let Some(path) = reference.strip_prefix("#/") else {
-                let message = "`$ref` must be a pointer within this schema, such as `#/$defs/name`";
-                return refuse(&at, message);
-            };
-            let mut found = Some(self.root);
-            for part in path.split('/') {
-                let name = part.replace("~1", "/").replace("~0", "~");
-                found = found.and_then(|value| value.get(&name));
-            }
-            let Some(found) = found else {
-                return refuse(&at, format!("there is nothing at `{reference}`"));
-            };
-            schema = found;
-            pointer = format!("{}/{path}", self.pointer);
         }
         refuse(&pointer, "`$ref` leads back to itself")
+    }
+
+    /// What the `$ref` of a schema leads to, with its pointer.
+    pub(super) fn referred(
+        &self,
+        schema: &Value,
+        pointer: &str,
+    ) -> Result<(&'a Value, String), TagError> {
+        let at = format!("{pointer}/$ref");
+        let Some(Value::String(reference)) = schema.get("$ref") else {
+            return refuse(&at, "`$ref` must be a string");
+        };
+        // Up to draft 7 what stands beside it says nothing.
+        let is_old =
+            |draft: &&Value| matches!(draft, Value::String(uri) if uri.contains("draft-0"));
+        if keywords(schema).len() > 1 && self.root.get("$schema").filter(is_old).is_some() {
+            return refuse(
+                &at,
+                "`$ref` beside other keywords is not supported in this style under draft 7 and earlier",
+            );
+        }
+        let Some(path) = reference.strip_prefix("#/") else {
+            let message = "`$ref` must be a pointer within this schema, such as `#/$defs/name`";
+            return refuse(&at, message);
+        };
+        let mut found = Some(self.root);
+        for part in path.split('/') {
+            let name = part.replace("~1", "/").replace("~0", "~");
+            found = found.and_then(|value| value.get(&name));
+        }
+        match found {
+            Some(found) => Ok((found, format!("{}/{path}", self.pointer))),
+            None => refuse(&at, format!("there is nothing at `{reference}`")),
+        }
+    }
+
+    /// Kinds of values but strings that a schema may allow, or more.
+    fn other_kinds(&self, schema: &Value, pointer: &str, within: usize) -> Result<u8, TagError> {
+        const MAX_WITHIN: usize = 64;
+        /// A bound on the work: references may lead to one schema again and again.
+        const MAX_LOOKED_AT: usize = 100_000;
+        let Value::Object(members) = schema else {
+            return Ok(if *schema == Value::Bool(false) {
+                0
+            } else {
+                kinds::ALL
+            });
+        };
+        self.num_looked_at.set(self.num_looked_at.get() + 1);
+        if within > MAX_WITHIN || self.num_looked_at.get() > MAX_LOOKED_AT {
+            return Ok(kinds::ALL);
+        }
+        let mut all = kinds::ALL;
+        for (name, value) in members.iter() {
+            all &= match (name.as_str(), value) {
+                ("type", kind) => kinds::of_type(kind),
+                ("enum", Value::Array(values)) => {
+                    values.iter().map(kinds::of_value).fold(0, |a, b| a | b)
+                }
+                ("const", value) => kinds::of_value(value),
+                ("$ref", _) => {
+                    let (schema, at) = self.referred(schema, pointer)?;
+                    self.other_kinds(schema, &at, within + 1)?
+                }
+                ("allOf", Value::Array(branches)) => {
+                    let mut each = kinds::ALL;
+                    for branch in branches.iter() {
+                        each &= self.other_kinds(branch, pointer, within + 1)?;
+                    }
+                    each
+                }
+                ("anyOf" | "oneOf", Value::Array(branches)) => {
+                    let mut any = 0;
+                    for branch in branches.iter() {
+                        any |= self.other_kinds(branch, pointer, within + 1)?;
+                    }
+                    any
+                }
+                ("not", Value::Bool(true)) => 0,
+                ("not", not) => match (&keywords(not)[..], not.get("type")) {
+                    ([], _) if matches!(not, Value::Object(_)) => 0,
+                    (["type"], Some(kind)) => !kinds::of_type(kind),
+                    _ => kinds::ALL,
+                },
+                _ => kinds::ALL,
+            };
+        }
+        Ok(all)
     }
 
     /// A schema as a document of its own, with the definitions of the whole.
@@ -169,6 +246,15 @@ impl<'a> Scope<'a> {
             }),
         }
     }
+}
+
+/// The names in a schema that say something of a value.
+pub(super) fn keywords(schema: &Value) -> Vec<&str> {
+    let Value::Object(members) = schema else {
+        return Vec::new();
+    };
+    let names = members.iter().map(|(name, _)| name.as_str());
+    names.filter(|name| KEYWORDS.contains(name)).collect()
 }
 
 pub(super) fn strings(names: &[&str]) -> Value {
@@ -213,9 +299,7 @@ impl Parser<'_> {
             schema => schema,
         };
         let mut fields = Fields::new(schema, pointer)?;
-        for annotation in ANNOTATIONS {
-            fields.optional(annotation);
-        }
+        fields.take_others(&KEYWORDS);
         let mut types: Option<Vec<&str>> = None;
         match fields.optional("type") {
             None => {}
@@ -248,6 +332,9 @@ impl Parser<'_> {
         if !may_be("string") {
             add_json(scope, (schema, pointer), &others, None, rule, &mut ways);
             return Ok(ways);
+        }
+        if !is_plain(&keywords(schema), types.is_some() && !others.is_empty()) {
+            return self.combined_ways(scope, schema, pointer, rule);
         }
         if let Some(values) = listed(&mut fields)? {
             let mut rest = Vec::new();
@@ -322,57 +409,129 @@ impl Parser<'_> {
         fields: &mut Fields<'_>,
         rule: &mut RuleBuilder,
     ) -> Result<NodeId, TagError> {
-        let most = i32::MAX as u32;
-        let min = fields.count("minLength", most)?;
-        let max = fields.count("maxLength", most)?;
-        let pattern = fields.optional("pattern");
-        for name in [
-            "format",
-            "contentEncoding",
-            "contentMediaType",
-            "contentSchema",
-        ] {
-            if let Some(Value::String(format)) = fields.optional(name)
-                && name == "format"
-                && FORMATS.contains(&format.as_str())
-            {
-                return fields.refuse(
-                    name,
-                    &format!("`{format}` of a string is not supported in this style: say it by a `pattern`"),
-                );
+        let mut parts = vec![any_string(scope, rule)];
+        parts.extend(self.string_parts(fields, rule)?);
+        Ok(and(rule, parts))
+    }
+
+    /// The ways of a schema with boolean operators: its strings as they stand, all else as JSON under the same schema.
+    fn combined_ways(
+        &mut self,
+        scope: &Scope<'_>,
+        schema: &Value,
+        pointer: &str,
+        rule: &mut RuleBuilder,
+    ) -> Result<Vec<Way>, TagError> {
+        let mut ways = Vec::new();
+        let strings = self.xml_strings(scope, schema, pointer)?;
+        if strings != Strings::None {
+            let mut parts = vec![any_string(scope, rule)];
+            if let Strings::Of(strings) = strings {
+                parts.push(rule.push(0, NodeKind::Rule(strings)));
             }
+            let node = and(rule, parts);
+            let kind = Kind::String;
+            ways.push(Way { kind, node });
         }
-        let close: Box<str> = scope.style.close().into();
-        let mut parts = vec![rule.push(0, NodeKind::TextWithout(Words::new(vec![close])))];
-        if min.is_some() || max.is_some() {
-            let any = rule.push(0, NodeKind::Class(any_char()));
-            parts.push(rule.push(
-                0,
-                NodeKind::Repeat {
-                    inner: any,
-                    min: min.unwrap_or(0),
-                    max: max.unwrap_or(UNBOUNDED),
-                },
-            ));
+        let others = kinds::names(scope.other_kinds(schema, pointer, 0)?);
+        if !others.is_empty() {
+            add_json(scope, (schema, pointer), &others, None, rule, &mut ways);
         }
-        if let Some(pattern) = pattern {
-            let pointer = fields.at("pattern");
-            let Value::String(pattern) = pattern else {
-                return refuse(&pointer, format!("{} is no pattern", shown(pattern)));
-            };
-            let ast = regex::parse(pattern, Dialect::Ecma, self.limits.regex).map_err(|error| {
-                let (_, column) = crate::error::line_and_column(pattern, error.offset);
-                TagError::At {
-                    pointer,
-                    message: format!("column {column}: {}", error.message),
-                }
-            })?;
-            parts.push(rule.push(0, NodeKind::Regex(ast.search(Chars::ANY).0)));
+        Ok(ways)
+    }
+}
+
+/// Any string as it stands, up to what ends it.
+fn any_string(scope: &Scope<'_>, rule: &mut RuleBuilder) -> NodeId {
+    let close: Box<str> = scope.style.close().into();
+    rule.push(0, NodeKind::TextWithout(Words::new(vec![close])))
+}
+
+/// Whether a schema that strings may meet is read without boolean operators. `is_more` says whether it has a type that
+/// other values meet as well.
+fn is_plain(keywords: &[&str], is_more: bool) -> bool {
+    const COMBINING: [&str; 8] = [
+        "allOf",
+        "oneOf",
+        "not",
+        "if",
+        "$ref",
+        "$dynamicRef",
+        "anyOf",
+        "enum",
+    ];
+    let is_of_strings = |name: &&str| *name == "type" || OF_STRINGS.contains(name);
+    match keywords {
+        ["anyOf"] => true,
+        _ if keywords.contains(&"enum") || keywords.contains(&"const") => {
+            let others = keywords.iter().filter(|name| **name != "type");
+            others.count() == 1
         }
-        Ok(match parts[..] {
-            [only] => only,
-            _ => rule.push(0, NodeKind::And(parts)),
-        })
+        _ if keywords.iter().any(|name| COMBINING.contains(name)) => false,
+        _ => is_more || keywords.iter().all(|name| is_of_strings(name)),
+    }
+}
+
+/// Kinds of values but strings, as bits.
+mod kinds {
+    use crate::json::Value;
+
+    const NULL: u8 = 1;
+    const BOOLEAN: u8 = 2;
+    const INTEGER: u8 = 4;
+    /// Numbers that are no integers.
+    const FRACTION: u8 = 8;
+    const ARRAY: u8 = 16;
+    const OBJECT: u8 = 32;
+    pub(super) const ALL: u8 = 63;
+
+    fn named(name: &str) -> u8 {
+        match name {
+            "null" => NULL,
+            "boolean" => BOOLEAN,
+            "integer" => INTEGER,
+            "number" => INTEGER | FRACTION,
+            "array" => ARRAY,
+            "object" => OBJECT,
+            _ => 0,
+        }
+    }
+
+    /// Of a `type`.
+    pub(super) fn of_type(kind: &Value) -> u8 {
+        match kind {
+            Value::String(name) => named(name),
+            Value::Array(names) => names.iter().map(of_type).fold(0, |a, b| a | b),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn of_value(value: &Value) -> u8 {
+        match value {
+            Value::Null => NULL,
+            Value::Bool(_) => BOOLEAN,
+            Value::Number(_) => INTEGER | FRACTION,
+            Value::Array(_) => ARRAY,
+            Value::Object(_) => OBJECT,
+            Value::String(_) => 0,
+        }
+    }
+
+    /// The names of their types.
+    pub(super) fn names(kinds: u8) -> Vec<&'static str> {
+        let number = match kinds & (INTEGER | FRACTION) {
+            INTEGER => "integer",
+            _ => "number",
+        };
+        let all = [
+            (NULL, "null"),
+            (BOOLEAN, "boolean"),
+            (INTEGER | FRACTION, number),
+            (ARRAY, "array"),
+            (OBJECT, "object"),
+        ];
+        let some = all.into_iter().filter(|(kind, _)| kinds & kind != 0);
+        some.map(|(_, name)| name).collect()
     }
 }
 

@@ -10,7 +10,8 @@ impl Builder<'_> {
     /// `allOf`, `anyOf`, `oneOf`.
     pub(super) fn branches(&mut self, keyword: &str, value: &Value) -> Result<NodeId, Refusal> {
         let list = match value {
-            Value::Array(list) if !list.is_empty() => list,
+            // No branch is nothing that has to hold.
+            Value::Array(list) if !list.is_empty() || keyword == "allOf" => list,
             _ => {
                 let at = format!("/{keyword}");
                 return Err(malformed(&at, value, "a list of at least one schema"));
@@ -21,6 +22,7 @@ impl Builder<'_> {
             branches.push(self.schema(keyword, At(index), schema)?);
         }
         Ok(match keyword {
+            "allOf" if branches.is_empty() => ANYTHING,
             "allOf" => self.nodes.all_of(&branches),
             "anyOf" => self.nodes.any_of(&branches),
             _ => self.nodes.one_of(&branches),

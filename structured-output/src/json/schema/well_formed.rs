@@ -65,6 +65,7 @@ fn check_keyword(keyword: &str, value: &Value, dialect: Dialect) -> Result<(), R
         | "else" => {
             return schema(&at, value);
         }
+        "allOf" if matches!(value, Value::Array(list) if list.is_empty()) => Ok(()),
         "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
             return schemas(&at, value, "a list of at least one schema");
         }

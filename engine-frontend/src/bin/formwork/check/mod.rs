@@ -12,7 +12,9 @@ use anyhow::Context;
 use clap::Args;
 use engine_frontend::{ConstraintKeywords, StructuredOutputsConstraint, shortest_text};
 use serde_json::Value;
-use structured_output::{CompileError, CompiledGrammar, GrammarCompiler, JsonSchemaOptions};
+use structured_output::{
+    CompileError, CompiledGrammar, GrammarCompiler, JsonSchemaOptions, regex_notes,
+};
 
 use crate::constraint::{Constraint, Kind, byte_compiler};
 
@@ -52,6 +54,14 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             };
             if let Some(keywords) = keywords {
                 report += &keywords.to_string();
+            }
+            if kind == Kind::Regex {
+                for note in regex_notes(&text) {
+                    let before = text.get(..note.offset).unwrap_or_default();
+                    let line = before.rsplit('\n').next().unwrap_or_default();
+                    let column = line.chars().count() + 1;
+                    writeln!(report, "dialect   column {column}: {}", note.message)?;
+                }
             }
             let sample = shortest_text(&grammar)?;
             writeln!(report, "size      {} bytes", grammar.memory_bytes())?;

@@ -1,6 +1,8 @@
 //! Arguments of calls as tags, in the styles of some models.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod schemas;
+
 use std::sync::Arc;
 
 use structured_output::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo};
@@ -400,19 +402,31 @@ fn what_cannot_be_said_in_tags_is_told_with_its_place() {
             "at `#/format/json_schema/type`: ",
         ),
         (
-            r#"{"type": "object", "minProperties": 1}"#.to_owned(),
+            r#"{"type": "object", "propertyNames": {"maxLength": 1}}"#.to_owned(),
             "",
-            "at `#/format/json_schema/minProperties`: the field `minProperties` is not known here",
+            "at `#/format/json_schema/propertyNames`: `propertyNames` of a whole object is not supported",
         ),
         (
-            object(r#"{"type": "string", "format": "date"}"#),
+            object(r##"{"type": "string", "$dynamicRef": "#x"}"##),
             "",
-            "at `#/format/json_schema/properties/a/format`: `format` `date` of a string",
+            "at `#/format/json_schema/properties/a/$dynamicRef`: ",
         ),
         (
-            object(r#"{"minimum": 1}"#),
+            r#"{"type": "object", "oneOf": [{"required": ["a"]}, {}]}"#.to_owned(),
             "",
-            "at `#/format/json_schema/properties/a/minimum`: `minimum` without `type`",
+            "at `#/format/json_schema/oneOf`: `oneOf` of a whole object is not supported",
+        ),
+        (
+            r#"{"allOf": [{"properties": {"a": {}}, "additionalProperties": false}, {"properties": {"b": {}}}]}"#
+                .to_owned(),
+            "",
+            "at `#/format/json_schema/allOf/0/additionalProperties`: `additionalProperties` holds for `b` too",
+        ),
+        (
+            r#"{"type": "object", "minProperties": 2, "properties": {"a": {}}, "additionalProperties": false}"#
+                .to_owned(),
+            "",
+            "at `#/format/json_schema`: no object has as many members",
         ),
         (
             object(r#"{"type": "string", "pattern": "("}"#),
