@@ -499,7 +499,7 @@ pub enum DtypeArg {
 /// `--kv-cache-dtype`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KvCacheDtypeArg {
-    /// The model's
+    /// bfloat16; 32 bits in a float32 model, and in a float16 encoder
     Auto,
     /// bfloat16
     Bf16,

@@ -120,7 +120,13 @@ pub(crate) fn load(
             ),
         });
     }
-    let kv_cache_format = KvCacheFormat::of(options.kv_cache_dtype, dtype);
+    let kv_cache_format = match (&config.encoder, dtype) {
+        // An encoder's keys and values aren't kept, and its vectors are as exact as these.
+        (Some(_), ModelDtype::Float16) => {
+            KvCacheFormat::of(options.kv_cache_dtype, ModelDtype::Float32)
+        }
+        _ => KvCacheFormat::of(options.kv_cache_dtype, dtype),
+    };
     let (quantization, heartbeat) = (options.quantization, Arc::clone(&options.heartbeat));
     macro_rules! load_on {
         ($backend:expr) => {
