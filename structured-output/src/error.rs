@@ -443,3 +443,114 @@ pub enum MatcherError {
         needed: u32,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its words are those of [`CompileError`]'s own sentence, but for the advice.
+    #[test]
+    fn a_problem_has_all_that_the_sentence_says() {
+        let message = || "no".to_owned();
+        let (offset, line, column) = (4, 2, 3);
+        let pointer = || "/a".to_owned();
+        let exceeded = |limit, place| CompileError::LimitExceeded {
+            limit,
+            max: 7,
+            place,
+        };
+        let in_rule = ProblemPlace::at_line(2, 3).with_words(" (rule `r`)");
+        for (error, kind, sentence) in [
+            (
+                CompileError::regex("abc\nde", 6, message()),
+                "regex",
+                "regex, line 2, column 3: no",
+            ),
+            (
+                CompileError::JsonSyntax {
+                    message: message(),
+                    offset,
+                    line,
+                    column,
+                },
+                "json_syntax",
+                "schema, line 2, column 3: no",
+            ),
+            (
+                CompileError::grammar("abc\nde", 6, message()),
+                "grammar",
+                "grammar, line 2, column 3: no",
+            ),
+            (
+                CompileError::JsonSchema {
+                    pointer: pointer(),
+                    message: message(),
+                },
+                "json_schema",
+                "schema, at `#/a`: no",
+            ),
+            (
+                CompileError::StructuralTag {
+                    pointer: pointer(),
+                    message: message(),
+                },
+                "structural_tag",
+                "structural tag, at `#/a`: no",
+            ),
+            (
+                CompileError::InvalidOption {
+                    option: "strict".to_owned(),
+                    message: message(),
+                },
+                "option",
+                "option `strict`: no",
+            ),
+            (
+                exceeded("max_states", None),
+                "limit",
+                "the grammar needs more than 7 of `max_states`: make it smaller or raise the limit",
+            ),
+            (
+                exceeded("max_states", Some(in_rule)),
+                "limit",
+                "the grammar needs more than 7 of `max_states`, at line 2, column 3 (rule `r`): make it smaller \
+                 or raise the limit",
+            ),
+            (
+                exceeded("rules in use", Some(ProblemPlace::beginning())),
+                "limit",
+                "the grammar needs more than 7 rules in use, at its beginning: make it smaller, no limit \
+                 raises this",
+            ),
+            (
+                CompileError::Unsatisfiable,
+                "unsatisfiable",
+                "no text matches this grammar",
+            ),
+        ] {
+            assert_eq!(error.to_string(), sentence);
+            let problem = error.problem();
+            assert_eq!(problem.kind, kind);
+            for part in [
+                Some(problem.message.clone()),
+                problem.language.map(str::to_owned),
+                problem.place.as_ref().map(ToString::to_string),
+                problem.option.map(|option| format!("option `{option}`")),
+                problem.help.map(str::to_owned),
+                problem
+                    .limit
+                    .map(|(name, max)| format!("{max} of `{name}`")),
+            ]
+            .into_iter()
+            .flatten()
+            {
+                assert!(sentence.contains(&part), "{sentence}: {part}");
+            }
+        }
+        let document = ProblemPlace::in_document("http://a/b", pointer());
+        assert_eq!(document.to_string(), "`#/a`, in document `http://a/b`");
+        assert_eq!(MatcherError::AllowanceSpent.limit(), None);
+        let spent = MatcherError::StepsExhausted { max: 5 };
+        assert_eq!(spent.limit(), Some(("max_mask_steps", 5)));
+    }
+}
