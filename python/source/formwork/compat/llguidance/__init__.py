@@ -414,7 +414,7 @@ def grammar_from(format: str, text: Any) -> str:
         ValueError: another kind.
     """
     if format in ("lark", "llguidance"):
-        return text
+        return str(text)
     if format in ("json_schema", "json"):
         return LLMatcher.grammar_from_json_schema(text)
     if format == "regex":
