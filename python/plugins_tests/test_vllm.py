@@ -167,6 +167,47 @@ def test_stop_tokens_are_the_requests(manager, tokens):
     assert sorted(grammar.request.matcher.stop_token_ids) == [77, STOP]
 
 
+def test_reasoning_is_free_and_the_answer_is_not(config, tokens):
+    import dataclasses
+
+    structured = StructuredOutputsConfig(backend="xgrammar", reasoning_parser="qwen3")
+    manager = manager_module.StructuredOutputManager(
+        dataclasses.replace(config, structured_outputs_config=structured)
+    )
+    thought, end = manager.tokenizer.encode("a thought"), manager.tokenizer.encode("</think>")
+    requests = [request(manager, 0, json={"const": "x"}), request(manager, 1, json={"const": "y"})]
+    for token in [*thought, *end]:
+        # As the scheduler does: the request has the token before its grammar is asked.
+        requests[1].append_output_token_ids([token])
+        assert manager.accept_tokens(requests[1], [token])
+    masks = manager.grammar_bitmask({r.request_id: r for r in requests}, ["r0", "r1"], {})
+    # Of a thought every token but the one by which this parser ends it with a tool call, which the schema forbids.
+    call = manager.tokenizer.convert_tokens_to_ids("<tool_call>")
+    words = masks[0].view("uint32")
+    assert [t for t in range(4096) if not int(words[t // 32]) >> t % 32 & 1] == [call]
+    assert not (masks[1] == -1).all()
+    assert manager.accept_tokens(requests[0], thought)
+    assert walk(manager, tokens, requests[1:]) == ['"y"']
+    manager.clear_backend()
+
+
+def test_rows_of_a_draft(manager, tokens):
+    made, other = request(manager, 0, regex="[0-9]{3}"), request(manager, 1, regex="[ab]")
+    one, a = tokens.index(b"1"), tokens.index(b"a")
+    # Two tokens that fit and one that doesn't: the mask before it, and behind it the same.
+    manager.grammar_bitmask({"r0": made}, ["r0"], {"r0": [one, one, a]})
+    rows = manager._grammar_bitmask.clone()
+    for count in range(3):
+        expected = manager.backend.allocate_token_bitmask(1)
+        made.structured_output_request.grammar.fill_bitmask(expected, 0)
+        assert torch.equal(rows[count], expected[0])
+        if count < 2:
+            assert manager.accept_tokens(made, [one])
+    assert torch.equal(rows[3], rows[2])
+    both = manager.grammar_bitmask({"r0": made, "r1": other}, ["r1", "r0"], {})
+    assert (both[1] == rows[2].numpy()).all() and not (both[0] == both[1]).all()
+
+
 def test_white_space_and_strict(manager, config, monkeypatch):
     import dataclasses
 

@@ -114,7 +114,7 @@ class FormworkBackend(StructuredOutputBackend):
 def _compile(
     compiler: GrammarCompiler, kind: StructuredOutputOptions, source: str, compact: bool
 ) -> CompiledGrammar:
-    options = {"whitespace": "compact" if compact else "flexible"}
+    options: dict[str, Any] = {"whitespace": "compact" if compact else "flexible"}
     match kind:
         case StructuredOutputOptions.JSON:
             return compiler.compile_json_schema(source, strict=STRICT, **options)
@@ -128,6 +128,7 @@ def _compile(
             return compiler.compile_grammar(source)
         case StructuredOutputOptions.STRUCTURAL_TAG:
             return compiler.compile_structural_tag(source)
+    raise ValueError(f"{kind} is a kind of structured output that Formwork doesn't know")
 
 
 # The last tokenizer, its width and process, and the compiler, which is of no use in a fork: a process serves one model,
@@ -142,7 +143,9 @@ def _compiler_for(tokenizer: Any, vocab_size: int) -> GrammarCompiler:
         try:
             info = TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size)
         except TypeError as error:
-            raise TypeError(f"{error}. vLLM's tokenizer_mode must be one of a fast tokenizer: auto or hf") from error
+            raise TypeError(
+                f"{error}. vLLM's tokenizer_mode must be one of a fast tokenizer: auto or hf"
+            ) from error
         _last = (tokenizer, key, GrammarCompiler(info))
     return _last[2]
 
@@ -171,7 +174,8 @@ def validate(sampling_params: SamplingParams) -> None:
             TokenizerInfo([bytes([byte]) for byte in range(256)] + [b"<eos>"], stop_token_ids=[256])
         )
     try:
-        _compile(compiler, *get_structured_output_key(params), compact=False)
+        kind, source = get_structured_output_key(params)
+        _compile(compiler, kind, source, compact=False)
     except (CompileError, TypeError, ValueError) as error:
         raise FormworkValidationError(f"structured_outputs: {error}") from error
 
