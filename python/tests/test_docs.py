@@ -15,7 +15,7 @@ EXAMPLES = [
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 9
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
