@@ -15,7 +15,7 @@ EXAMPLES = [
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 8
+    assert len(EXAMPLES) == 10
 
 
 @pytest.mark.parametrize("code", EXAMPLES)

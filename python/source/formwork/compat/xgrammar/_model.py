@@ -122,7 +122,7 @@ class Model:
     def several(self, calls: Sequence[TagFormat], options: Options) -> TagsWithSeparatorFormat:
         """Calls within a section."""
         return TagsWithSeparatorFormat(
-            tags=calls,
+            tags=list(calls),
             separator=self.separator,
             at_least_one=True,
             stop_after_first=not options.parallel_tool_calls,
@@ -148,7 +148,7 @@ class Model:
             return call
         begin, end = self.section
         if self.required == "tag":
-            return TagFormat(begin=begin + call.begin, content=call.content, end=call.end + end)
+            return TagFormat(begin=f"{begin}{call.begin}", content=call.content, end=f"{call.end}{end}")
         if self.required == "triggered":
             return TagFormat(begin=begin, content=call, end=end)
         return SequenceFormat(

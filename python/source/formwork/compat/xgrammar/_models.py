@@ -203,7 +203,10 @@ def _kimi_k3(
         if tool_choice == "auto":
             channels.append(OptionalFormat(content=section))
         else:
-            begin, end = ConstStringFormat(value=section.begin), ConstStringFormat(value=section.end)
+            begin, end = (
+                ConstStringFormat(value=str(section.begin)),
+                ConstStringFormat(value=str(section.end)),
+            )
             channels.append(SequenceFormat(elements=[begin, content, end]))
     channels.append(ConstStringFormat(value="<|close|>message<|sep|>"))
     return StructuralTag(format=SequenceFormat(elements=channels))
@@ -212,10 +215,10 @@ def _kimi_k3(
 def _harmony_call(tool: FunctionToolParam | BuiltinToolParam, options: Options) -> list[TagFormat]:
     """The ways to write a call: the recipient within the channel or before it."""
     if isinstance(tool, FunctionToolParam):
-        to, kinds = f"functions.{tool.function.name}", ("<|constrain|>json", "json")
+        to, kinds = f"functions.{tool.function.name}", ["<|constrain|>json", "json"]
         begins = [f"<|channel|>commentary to={to}<|constrain|>json<|message|>"]
     else:
-        to, kinds = tool.name or tool.type, ("code",)
+        to, kinds = tool.name or tool.type, ["code"]
         begins = [f"<|channel|>commentary to={to} code<|message|>"]
     begins += [f" to={to}<|channel|>commentary {kind}<|message|>" for kind in kinds]
     return [
@@ -242,14 +245,16 @@ def _harmony(
 
     def messages(tags: Sequence[TagFormat], *, at_least_one: bool, stop_after_first: bool = False) -> Any:
         return TagsWithSeparatorFormat(
-            tags=tags,
+            tags=list(tags),
             separator="<|start|>assistant",
             at_least_one=at_least_one,
             stop_after_first=stop_after_first,
         )
 
     functions, builtins = tools or [], builtin_tools or []
-    order = [*functions, *builtins] if tool_choice == "auto" else [*builtins, *functions]
+    order: list[FunctionToolParam | BuiltinToolParam] = (
+        [*functions, *builtins] if tool_choice == "auto" else [*builtins, *functions]
+    )
     calls = [call for tool in order for call in _harmony_call(tool, own)]
     texts = [message("final")] if tool_choice == "auto" else []
     if reasoning != "disabled":

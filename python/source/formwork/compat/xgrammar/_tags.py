@@ -9,7 +9,7 @@ from ._schema import closed
 from .exception import InvalidStructuralTagError
 
 # Fields that mean nothing where they are empty, and that the engine may not know.
-_UNSET = {"excludes": [], "max_whitespace_cnt": None, "max_tokens": None, "max_chars": None}
+_UNSET: dict[str, Any] = {"excludes": [], "max_whitespace_cnt": None, "max_tokens": None, "max_chars": None}
 _CONTENTS = ("content", "format")
 _LISTS = ("elements", "tags")
 

@@ -37,7 +37,7 @@ __all__ = [
     "TriggeredTagsFormat",
 ]
 
-_Count = Annotated[int | None, Field(default=None, ge=0, le=(1 << 31) - 1)]
+_Count = Annotated[int | None, Field(ge=0, le=(1 << 31) - 1)]
 _Token = int | str
 
 
@@ -74,8 +74,8 @@ class AnyTextFormat(BaseModel):
 
     type: Literal["any_text"] = "any_text"
     excludes: list[str] = []
-    max_tokens: _Count
-    max_chars: _Count
+    max_tokens: _Count = None
+    max_chars: _Count = None
 
 
 class TokenFormat(BaseModel):
@@ -97,7 +97,7 @@ class AnyTokensFormat(BaseModel):
 
     type: Literal["any_tokens"] = "any_tokens"
     exclude_tokens: list[_Token] = []
-    max_tokens: _Count
+    max_tokens: _Count = None
 
 
 class GrammarFormat(BaseModel):
