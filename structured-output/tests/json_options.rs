@@ -87,6 +87,25 @@ fn white_space_by_a_pattern() {
 }
 
 #[test]
+fn an_empty_list_of_what_must_hold_asks_for_nothing() {
+    let options = JsonSchemaOptions::default();
+    check(
+        &options,
+        r#"{"allOf": [], "type": "null"}"#,
+        &["null"],
+        &["1"],
+    );
+    check(
+        &options,
+        r#"{"not": {"not": {"allOf": []}}}"#,
+        &["null"],
+        &[],
+    );
+    let error = COMPILER.compile_json_schema(r#"{"anyOf": []}"#, &options);
+    assert!(error.unwrap_err().to_string().contains("`#/anyOf`"));
+}
+
+#[test]
 fn separators_as_python_takes_them() {
     let options = |item: &str, key: &str| JsonSchemaOptions {
         whitespace: Whitespace::Compact,

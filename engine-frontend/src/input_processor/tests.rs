@@ -279,7 +279,7 @@ fn the_engines_settings_reach_constraints() {
     let inputs = processor.process_inputs(constrained(StructuredOutputsConstraint::JsonObject));
     let params = inputs.unwrap().request.sampling_params.structured_outputs;
     let params = params.unwrap();
-    assert_eq!(params.whitespace, Whitespace::Spaced);
+    assert_eq!(params.whitespace, Whitespace::Compact);
     assert!(params.enable_in_reasoning);
 }
 

@@ -233,7 +233,7 @@ impl Gathered {
             }
             "disable_any_whitespace" => {
                 if parse(&field, value)? {
-                    self.set_whitespace(field, Whitespace::Spaced)?;
+                    self.set_whitespace(field, Whitespace::Compact)?;
                 }
                 Ok(())
             }
@@ -260,7 +260,7 @@ impl Gathered {
                 let options = BackendOptions::parse(&field, &name)?;
                 self.wants_constraint.get_or_insert_with(|| field.clone());
                 if options.disable_any_whitespace {
-                    self.set_whitespace(field.clone(), Whitespace::Spaced)?;
+                    self.set_whitespace(field.clone(), Whitespace::Compact)?;
                 }
                 if options.disable_additional_properties {
                     self.disable_additional_properties = Some(field);

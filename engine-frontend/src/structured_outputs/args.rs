@@ -20,7 +20,7 @@ pub struct StructuredOutputsArgs {
     /// White space in JSON, where a request asks for nothing else: `usual`, `flexible`, `spaced` or
     /// `compact`; absent is `usual`.
     pub whitespace: Option<WhitespaceName>,
-    /// The same as `whitespace: spaced`: JSON is written as `json.dumps` writes it.
+    /// The same as `whitespace: compact`: no white space in JSON.
     pub disable_any_whitespace: bool,
     /// Objects that say nothing of `additionalProperties` allow none.
     pub disable_additional_properties: bool,
@@ -131,7 +131,7 @@ impl StructuredOutputsArgs {
             args.disable_any_whitespace || args.backend_options()?.disable_any_whitespace;
         if let Some(whitespace) = args.whitespace
             && disables
-            && whitespace != WhitespaceName::Spaced
+            && whitespace != WhitespaceName::Compact
         {
             let message = "whitespace and disable_any_whitespace ask for different white space: \
                            leave one of them out";
@@ -194,8 +194,8 @@ impl StructuredOutputsArgs {
     pub fn apply(&self, params: &mut Shared<StructuredOutputsParams>, says_whitespace: bool) {
         let backend = self.backend_options().unwrap_or_default();
         let disables = self.disable_any_whitespace || backend.disable_any_whitespace;
-        let spaced = disables.then_some(Whitespace::Spaced);
-        if let Some(whitespace) = spaced.or_else(|| self.whitespace.map(Into::into))
+        let none = disables.then_some(Whitespace::Compact);
+        if let Some(whitespace) = none.or_else(|| self.whitespace.map(Into::into))
             && params.constraint.is_json()
             && !says_whitespace
             && params.whitespace == Whitespace::default()
@@ -280,9 +280,9 @@ mod tests {
             )
         };
         let json = StructuredOutputsConstraint::Json("{}".to_owned());
-        assert_eq!(applied(json), (Whitespace::Spaced, true));
+        assert_eq!(applied(json), (Whitespace::Compact, true));
         let object = StructuredOutputsConstraint::JsonObject;
-        assert_eq!(applied(object), (Whitespace::Spaced, false));
+        assert_eq!(applied(object), (Whitespace::Compact, false));
         let regex = StructuredOutputsConstraint::Regex("a".to_owned());
         assert_eq!(applied(regex), (Whitespace::Usual, false));
     }

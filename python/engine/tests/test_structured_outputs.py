@@ -71,7 +71,7 @@ def test_the_older_names_do_the_same(llm):
 def test_options_are_those_of_the_api(llm):
     tight = StructuredOutputsParams(json=Car, disable_any_whitespace=True)
     answer = text(llm, "A car:", tight, seed=3)
-    assert answer == json.dumps(json.loads(answer), separators=(", ", ": "), ensure_ascii=False)
+    assert answer == json.dumps(json.loads(answer), separators=(",", ":"), ensure_ascii=False)
     any_object = StructuredOutputsParams(json_object=True)
     assert isinstance(json.loads(text(llm, "An object:", any_object, seed=3)), dict)
 

@@ -1,8 +1,9 @@
 //! Regular expressions: the syntax that Rust's `regex` and Python's `re` have in common, as layer 1
 //! expressions.
 //!
-//! `parser` makes a flat syntax tree, `class` reads classes, `ecma` is what ECMA-262 writes otherwise and `python` what
-//! Python's `re` does, `atomic` says where nothing that is tried again is needed,
+//! `parser` makes a flat syntax tree, `class` reads classes, `quantifier` repetitions; `ecma` is what
+//! ECMA-262 writes otherwise, `python` what Python's `re` does, and `atomic` says which groups need not
+//! be tried again;
 //! `search` makes a pattern that is found anywhere one of the whole text, `translate` turns the
 //! tree into an expression bottom-up over the characters' `spelling`, `assertion` resolves what
 //! looks around (`^ $ \b`, look-ahead and look-behind) into intersections and complements, `local`
@@ -17,6 +18,7 @@ mod ecma;
 mod local;
 mod parser;
 mod python;
+mod quantifier;
 mod repeat;
 mod search;
 mod spelling;

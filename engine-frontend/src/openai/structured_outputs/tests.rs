@@ -161,7 +161,7 @@ fn options_come_with_their_constraint() {
         },
     }));
     let params = read.unwrap().unwrap().params;
-    assert_eq!(params.whitespace, Whitespace::Spaced);
+    assert_eq!(params.whitespace, Whitespace::Compact);
     assert_eq!(params.property_order, PropertyOrder::Any);
     assert!(params.disable_additional_properties && params.enable_in_reasoning);
     assert!(!params.complete_within_max_tokens);

@@ -470,7 +470,7 @@ pub(super) const REQUESTS: &[Description] = &[
     ),
     (
         "disable_any_whitespace",
-        "JSON as Python's json.dumps writes it. Default false.",
+        "No white space in JSON. Default false.",
     ),
     (
         "disable_additional_properties",

@@ -11,6 +11,8 @@
 //! | `xml` | the members of an object as tags |
 //! | `xml_value` | their values |
 //! | `xml_object` | what a schema says of the members of an object |
+//! | `xml_order` | members in order, counted, or in any order |
+//! | `xml_scope` | a schema within the whole: what it refers to |
 //! | `xml_strings` | the strings that a schema allows |
 //! | `depth` | bounds on what references lead to |
 //! | `xml_nested` | their values where arrays and objects are tags, too |
@@ -23,6 +25,8 @@ mod tags;
 mod xml;
 mod xml_nested;
 mod xml_object;
+mod xml_order;
+mod xml_scope;
 mod xml_strings;
 mod xml_value;
 

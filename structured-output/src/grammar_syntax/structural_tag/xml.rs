@@ -7,7 +7,8 @@
 
 use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId};
 use super::fields::{Fields, refuse, shown};
-use super::xml_value::{Scope, Way};
+use super::xml_scope::Scope;
+use super::xml_value::Way;
 use super::{Parser, TagError};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;

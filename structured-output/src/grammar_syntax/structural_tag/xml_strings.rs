@@ -7,7 +7,7 @@
 use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId};
 use super::super::ebnf_atom::any_char;
 use super::fields::{Fields, refuse, shown};
-use super::xml_value::Scope;
+use super::xml_scope::Scope;
 use super::{Parser, TagError};
 use crate::json::{Value, format_pattern};
 use crate::lexical::UNBOUNDED;
