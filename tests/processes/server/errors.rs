@@ -61,7 +61,7 @@ fn a_wrong_field_is_named() {
 /// For programs, on every route: what the frontend finds and what the core finds alike.
 #[test]
 fn an_error_in_a_constraint_says_where_as_data() {
-    let schema = json!({"properties": {"a": {"type": "strnig"}}});
+    let schema = json!({"type": "object", "properties": {"a": {"type": "strnig"}}});
     let pointer = json!({"pointer": "/properties/a/type"});
     let constraints = [
         (
@@ -132,7 +132,9 @@ fn an_error_in_a_constraint_says_where_as_data() {
             .contains("but max_tokens leaves 4: raise max_tokens, or "),
         "{error}"
     );
-    let error = refused(CHAT, &chat("Hi", 0));
+    let mut body = chat("Hi", 4);
+    body["top_p"] = json!(2);
+    let error = refused(CHAT, &body);
     assert!(
         error.get("limit").is_none() && error.get("location").is_none(),
         "{error}"
