@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the wheel formwork-grammar (profile dev; WHEEL_PROFILE names another) and runs python/plugins_tests with it inside
-# the packages that its plug-ins are for, on the CPU. Not part of .ci/run: what it installs takes 7 GB, torch and what
+# Builds the wheel formwork-grammar (profile dev; WHEEL_PROFILE names another, and with wheel the tests take minutes less) and
+# runs python/plugins_tests with it inside the packages that its plug-ins are for, on the CPU. Not part of .ci/run: what it installs takes 7 GB, torch and what
 # torch needs 6 of them. PLUGINS_TORCH names a folder site-packages of the same Python that has the packages of
 # torch_requirements.txt, to take them from there. PLUGINS_LLAMA_CPP=1 adds llama-cpp-python, which is compiled here: 20
 # minutes on two cores. PLUGINS_SCHEMAS is how many schemas of MaskBench are taken (200 where absent).
