@@ -4,6 +4,7 @@
 //! [trie](option_trie), and the core is asked for the probabilities where it branches: what sampling would draw
 //! whose mask allows the options alone. [`openai`] and [`systemone`] are the APIs by which questions come.
 
+mod input;
 mod openai;
 mod option_trie;
 mod question;

@@ -2,13 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
+use super::input::{read_input, text_of};
 use super::question::{
-    MAX_QUESTIONS, Question, QuestionKind, QuestionOption, Questions, best, choice_confidence,
-    expected_level, score_confidence,
+    Question, QuestionKind, QuestionOption, Questions, best, choice_confidence, expected_level,
+    score_confidence,
 };
 use super::serving::Decided;
 use crate::error::ValidationError;
 use crate::openai::{Fields, check_keys, list, missing, object, parse};
+
+/// Most questions of one request.
+const MAX_QUESTIONS: usize = 400;
 
 /// Reads a request.
 ///
@@ -20,84 +24,21 @@ pub(super) fn read(body: Value) -> Result<Questions, ValidationError> {
     let input = read_input(fields.require("input")?)?;
     let questions = fields.require_list("questions")?;
     fields.finish()?;
-    if !(1..=MAX_QUESTIONS).contains(&questions.len()) {
-        let count = questions.len();
-        let message = format!("questions must have 1 to {MAX_QUESTIONS} entries, got {count}");
-        return Err(ValidationError::field("questions", count, message));
-    }
     let questions = questions.into_iter().enumerate();
-    let questions =
-        questions.map(|(i, question)| read_question(format!("questions[{i}]"), question));
-    Ok(Questions {
-        model,
-        input,
-        questions: questions.collect::<Result<_, _>>()?,
-    })
-}
-
-/// The text of an input: a string, or messages of a user. Messages and their parts are apart by an empty line.
-fn read_input(input: Value) -> Result<String, ValidationError> {
-    let messages = match input {
-        Value::String(text) => return Ok(text),
-        Value::Array(messages) => messages,
-        other => {
-            let message = "input must be a string or a list of messages";
-            return Err(ValidationError::field("input", other, message));
-        }
-    };
-    let mut texts = Vec::new();
-    for (i, message) in messages.into_iter().enumerate() {
-        let field = format!("input[{i}]");
-        let mut message = object(&field, message)?;
-        check_keys(
-            &field,
-            &message,
-            &["type", "role", "content", "id", "status"],
-        )?;
-        one_of(&field, &message, "type", &["message"], true)?;
-        one_of(&field, &message, "role", &["user"], false)?;
-        let field = format!("{field}.content");
-        match message.remove("content") {
-            Some(Value::String(text)) => texts.push(text),
-            Some(Value::Array(parts)) => {
-                for (j, part) in parts.into_iter().enumerate() {
-                    texts.push(read_part(&format!("{field}[{j}]"), part)?);
-                }
-            }
-            Some(other) => {
-                let message = format!("{field} must be a string or a list of parts");
-                return Err(ValidationError::field(field, other, message));
-            }
-            None => return Err(missing(&field)),
-        }
-    }
-    Ok(texts.join("\n\n"))
-}
-
-fn read_part(field: &str, part: Value) -> Result<String, ValidationError> {
-    let mut part = object(field, part)?;
-    if part.get("type").is_some_and(|kind| kind == "input_image") {
-        let instead = "this server reads text alone, in parts of type input_text";
-        return Err(ValidationError::not_supported(field, "an image", instead));
-    }
-    check_keys(field, &part, &["type", "text"])?;
-    one_of(field, &part, "type", &["input_text"], false)?;
-    let field = format!("{field}.text");
-    parse(&field, part.remove("text").ok_or_else(|| missing(&field))?)
+    let read = |(i, question)| read_question(format!("questions[{i}]"), question);
+    Questions::read(model, input, questions, MAX_QUESTIONS, read)
 }
 
 /// Checks that a key has one of these values.
-fn one_of(
+pub(super) fn one_of(
     field: &str,
     object: &Map<String, Value>,
     name: &str,
     values: &[&str],
-    may_be_absent: bool,
 ) -> Result<(), ValidationError> {
     let field = format!("{field}.{name}");
     match object.get(name) {
         Some(Value::String(value)) if values.contains(&value.as_str()) => Ok(()),
-        None | Some(Value::Null) if may_be_absent => Ok(()),
         None => Err(missing(&field)),
         Some(other) => {
             let message = format!("{field} must be {}", values.join(", "));
@@ -110,7 +51,7 @@ fn read_question(field: String, question: Value) -> Result<Question, ValidationE
     const KINDS: [&str; 3] = ["predicate", "choice", "score"];
     let mut question = object(&field, question)?;
     question.retain(|_, value| !value.is_null());
-    one_of(&field, &question, "type", &KINDS, false)?;
+    one_of(&field, &question, "type", &KINDS)?;
     let (kind, options_key) = match question.get("type").and_then(Value::as_str) {
         Some("choice") => (QuestionKind::Choice, "choices"),
         Some("score") => (QuestionKind::Score, "levels"),
@@ -122,14 +63,13 @@ fn read_question(field: String, question: Value) -> Result<Question, ValidationE
         &question,
         &known[..4 - usize::from(options_key.is_empty())],
     )?;
-    let mut text = |name: &str| -> Result<Option<String>, ValidationError> {
-        let value = question.remove(name);
-        let field = format!("{field}.{name}");
-        value.map(|value| parse(&field, value)).transpose()
-    };
-    let name = text("name")?;
-    let instructions =
-        text("instructions")?.ok_or_else(|| missing(&format!("{field}.instructions")))?;
+    let name: Option<String> = (question.remove("name"))
+        .map(|name| parse(&format!("{field}.name"), name))
+        .transpose()?;
+    let instructions_field = format!("{field}.instructions");
+    let instructions = question.remove("instructions");
+    let instructions = instructions.ok_or_else(|| missing(&instructions_field))?;
+    let instructions = text_of(&instructions_field, instructions)?;
     let options = match kind {
         QuestionKind::Predicate => yes_and_no(&field, None, None),
         QuestionKind::Choice | QuestionKind::Score => {
@@ -271,48 +211,6 @@ mod tests {
     }
 
     #[test]
-    fn an_input_is_text_or_messages_of_text() {
-        let input = |input: Value| {
-            let question = json!({"type": "predicate", "instructions": "x"});
-            read(json!({"input": input, "questions": [question]})).map(|q| q.input)
-        };
-        assert_eq!(input(json!("a")).unwrap(), "a");
-        let messages = json!([
-            {"role": "user", "content": "a"},
-            {"type": "message", "role": "user", "content": [
-                {"type": "input_text", "text": "b"}, {"type": "input_text", "text": "c"},
-            ]},
-        ]);
-        assert_eq!(input(messages).unwrap(), "a\n\nb\n\nc");
-        for (wrong, field) in [
-            (json!(1), "input"),
-            (
-                json!([{"role": "assistant", "content": "a"}]),
-                "input[0].role",
-            ),
-            (
-                json!([{"type": "function_call", "role": "user"}]),
-                "input[0].type",
-            ),
-            (json!([{"role": "user"}]), "input[0].content"),
-            (
-                json!([{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]),
-                "input[0].content[0]",
-            ),
-            (
-                json!([{"role": "user", "content": [{"type": "input_text"}]}]),
-                "input[0].content[0].text",
-            ),
-            (
-                json!([{"role": "user", "content": "a", "rolle": 1}]),
-                "input[0].rolle",
-            ),
-        ] {
-            assert_eq!(input(wrong).unwrap_err().parameter.as_deref(), Some(field));
-        }
-    }
-
-    #[test]
     fn what_is_wrong_with_a_question_is_named() {
         for (question, field) in [
             (json!(7), "questions[0]"),
@@ -368,6 +266,26 @@ mod tests {
             message.contains("a string, true or false") && message.contains('7'),
             "{message}"
         );
+        let ask = |num_questions: usize, num_options: usize| {
+            let options = (0..num_options).map(|i| json!({"value": format!("{i}")}));
+            let options: Vec<Value> = options.collect();
+            let question = json!({"type": "choice", "instructions": [{"type": "input_text", "text": "x"}], "choices": options});
+            read(json!({"input": "a", "questions": vec![question; num_questions]}))
+        };
+        assert_eq!(ask(400, 2).unwrap().num_questions(), 400);
+        assert_eq!(ask(200, 255).unwrap().questions[199].instructions, "x");
+        for (num_questions, num_options, says) in [
+            (401, 2, "1 to 400 entries, got 401"),
+            (
+                201,
+                255,
+                "questions up to questions[200] have 51255 options together: at most 51000",
+            ),
+        ] {
+            let error = ask(num_questions, num_options).unwrap_err();
+            assert_eq!(error.parameter.as_deref(), Some("questions"));
+            assert!(error.message.contains(says), "{}", error.message);
+        }
         let error = read(json!({"input": "a", "questions": []})).unwrap_err();
         assert_eq!(error.parameter.as_deref(), Some("questions"));
         let error = read(json!({"input": "a", "questions": [], "temperature": 1})).unwrap_err();
@@ -376,7 +294,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_told_in_its_own_words() {
-        let questions = read(json!({"input": "text", "safety_identifier": "someone", "questions": [
+        let questions = read(json!({"input": "text", "safety_identifier": "someone", "prompt_cache_options": {"mode": "explicit"}, "questions": [
             {"type": "predicate", "name": "p", "instructions": "x"},
             {"type": "choice", "instructions": "x", "choices": [{"value": "a"}, {"value": true, "description": "d"}]},
             {"type": "score", "instructions": "x", "levels": [{"label": "low"}, {"label": "high"}]},

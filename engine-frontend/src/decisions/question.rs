@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use crate::error::{ValidationError, cut_short};
 
-/// Most questions of one request.
-pub(super) const MAX_QUESTIONS: usize = 200;
 /// Most options of one question.
 pub(super) const MAX_OPTIONS: usize = 255;
+/// Most options of a request's questions together: what is made of each stays until the answer is told, and many
+/// times its bytes in the request.
+const MAX_OPTIONS_TOGETHER: usize = 200 * MAX_OPTIONS;
 
 /// What every prompt begins with.
 const TASK: &str = "Answer the question about the following text with one of its possible answers, exactly as it stands \
@@ -26,6 +27,44 @@ pub struct Questions {
 }
 
 impl Questions {
+    /// Reads questions about a text, each from one of `entries`, of which there may be `max`.
+    ///
+    /// # Errors
+    /// There are too few or too many, they have too many options together, or what `read` says.
+    pub(super) fn read<T>(
+        model: Option<String>,
+        input: String,
+        entries: impl ExactSizeIterator<Item = T>,
+        max: usize,
+        read: impl Fn(T) -> Result<Question, ValidationError>,
+    ) -> Result<Self, ValidationError> {
+        let count = entries.len();
+        if !(1..=max).contains(&count) {
+            let message = format!("questions must have 1 to {max} entries, got {count}");
+            return Err(ValidationError::field("questions", count, message));
+        }
+        let mut questions = Vec::with_capacity(count);
+        let mut num_options = 0;
+        for entry in entries {
+            let question = read(entry)?;
+            num_options += question.options.len();
+            if num_options > MAX_OPTIONS_TOGETHER {
+                let message = format!(
+                    "questions up to {} have {num_options} options together: at most {MAX_OPTIONS_TOGETHER} are \
+                     possible. Ask fewer in one request",
+                    question.field
+                );
+                return Err(ValidationError::field("questions", num_options, message));
+            }
+            questions.push(question);
+        }
+        Ok(Self {
+            model,
+            input,
+            questions,
+        })
+    }
+
     /// How many there are.
     pub fn num_questions(&self) -> usize {
         self.questions.len()

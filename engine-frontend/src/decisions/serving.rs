@@ -14,7 +14,7 @@ use crate::sampling_params::params_without_text;
 const MAX_PROMPT_TOKENS: usize = 4 << 20;
 
 /// Most requests to the core that the questions of one may become: each is a turn that others wait for.
-const MAX_PATHS: usize = 512;
+const MAX_PATHS: usize = 1024;
 
 /// How an API puts questions, and tells what came of them.
 #[derive(Debug, Clone, Copy)]

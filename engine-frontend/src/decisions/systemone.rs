@@ -4,12 +4,15 @@ use serde_json::{Map, Value, json};
 
 use super::openai::yes_and_no;
 use super::question::{
-    MAX_QUESTIONS, Question, QuestionKind, QuestionOption, Questions, best, choice_confidence,
-    expected_level, score_confidence,
+    Question, QuestionKind, QuestionOption, Questions, best, choice_confidence, expected_level,
+    score_confidence,
 };
 use super::serving::Decided;
 use crate::error::{ValidationError, cut_short};
 use crate::openai::{Fields, check_keys, list, missing, object};
+
+/// Most questions of one request.
+const MAX_QUESTIONS: usize = 200;
 
 /// Reads a request.
 ///
@@ -21,19 +24,8 @@ pub(super) fn read(body: Value) -> Result<Questions, ValidationError> {
     let input = text_of("state", fields.require("state")?)?;
     let questions: Map<String, Value> = fields.require("questions")?;
     fields.finish()?;
-    if !(1..=MAX_QUESTIONS).contains(&questions.len()) {
-        let count = questions.len();
-        let message = format!("questions must have 1 to {MAX_QUESTIONS} entries, got {count}");
-        return Err(ValidationError::field("questions", count, message));
-    }
-    let questions = questions.into_iter();
-    Ok(Questions {
-        model,
-        input,
-        questions: questions
-            .map(|(name, question)| read_question(name, question))
-            .collect::<Result<_, _>>()?,
-    })
+    let read = |(name, question)| read_question(name, question);
+    Questions::read(model, input, questions.into_iter(), MAX_QUESTIONS, read)
 }
 
 /// A text, or an object or a list as JSON.

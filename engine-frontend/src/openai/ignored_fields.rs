@@ -124,6 +124,12 @@ pub const IGNORED_FIELDS: &[IgnoredField] = &[
         Accepted::Text,
         "prompts are cached while there is room",
     ),
+    field(
+        "prompt_cache_options",
+        OPENAI,
+        Accepted::Object,
+        "every prefix is cached; parts may have `prompt_cache_breakpoint` too",
+    ),
     lenient(
         field(
             "store",

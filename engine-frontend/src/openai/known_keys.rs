@@ -46,6 +46,7 @@ pub(super) const CONTENT_PART: &[&str] = &[
     "citations",
     "id",
     "logprobs",
+    "prompt_cache_breakpoint",
     "provider_specific_fields",
     "refusal",
 ];

@@ -62,6 +62,7 @@ pub(crate) use reasoning_effort::REASONING_EFFORTS;
 pub(crate) use request::check_names;
 pub use request::{CommonFields, StreamOptions};
 pub use responses::ResponsesRequest;
+pub(crate) use responses::{input_messages, text_parts};
 pub use serving::{ChatSettings, OpenAIServing, RequestContext};
 pub use streaming::{EventStream, Piece};
 pub use token_in_token_out::{

@@ -92,6 +92,11 @@ fn the_responses_of_the_openai_package_work_unchanged() {
 }
 
 #[test]
+fn the_decisions_of_the_openai_package_work_unchanged() {
+    run("decisions_client.py", "openai.resources.decisions", &[]);
+}
+
+#[test]
 fn the_anthropic_package_works_unchanged() {
     run("anthropic_client.py", "anthropic, pydantic", &[]);
 }

@@ -376,6 +376,51 @@ fn questions_outlive_their_core() {
     assert_close(&answers(&server.post(PATH, &body).json()), &expected);
 }
 
+/// What the model sees of a conversation stands in `docs/decisions.md`.
+#[test]
+fn a_conversation_is_a_text_about_which_is_asked() {
+    let server = Server::shared();
+    let conversation = json!([
+        {"role": "user", "content": "Is it raining in Bern?"},
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{\"city\": \"Bern\"}"},
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "rain"}]},
+    ]);
+    let text = concat!(
+        r#"{"role":"user","content":"Is it raining in Bern?"}"#,
+        "\n",
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":"#,
+        r#"{"name":"weather","arguments":"{\"city\": \"Bern\"}"}}]}"#,
+        "\n",
+        r#"{"role":"tool","tool_call_id":"c1","content":"rain"}"#,
+    );
+    let ask = |input: Value| {
+        let answer = server.post(PATH, &json!({"input": input, "questions": questions()}));
+        let answer = answer.json();
+        (
+            answers(&answer),
+            answer["usage"]["input_tokens"].as_u64().unwrap(),
+        )
+    };
+    let (of_conversation, num_tokens) = ask(conversation);
+    let (of_text, num_tokens_of_text) = ask(json!(text));
+    assert_eq!(num_tokens, num_tokens_of_text);
+    assert_close(&of_conversation, &of_text);
+}
+
+/// 400 questions, each of which takes two requests to the engine.
+#[test]
+fn as_many_questions_as_there_may_be_have_their_answers() {
+    let server = Server::shared();
+    let question = words(
+        "Which team?",
+        &["billing 1", "billing 2", "support 1", "support 2"],
+    );
+    let one = server.post(PATH, &request(std::slice::from_ref(&question)));
+    let one = answers(&one.json());
+    let all = server.post(PATH, &request(&vec![question; 400]));
+    assert_close(&answers(&all.json()), &vec![one[0].clone(); 400]);
+}
+
 #[test]
 fn what_cannot_be_asked_is_refused_by_name() {
     let server = Server::shared();
@@ -434,8 +479,8 @@ fn what_cannot_be_asked_is_refused_by_name() {
     assert_eq!(refused(PATH, &body).1, "stream");
     let (status, field, _) = refused(PATH, &json!({"input": TEXT}));
     assert_eq!((status, field.as_str()), (400, "questions"));
-    let many = request(&vec![questions().remove(0); 201]);
-    assert!(refused(PATH, &many).2.contains("1 to 200 entries, got 201"));
+    let many = request(&vec![questions().remove(0); 401]);
+    assert!(refused(PATH, &many).2.contains("1 to 400 entries, got 401"));
     let body = json!({"state": TEXT, "questions": {"q": {"type": "choice", "criteria": {"a": 1}}}});
     assert_eq!(refused(SYSTEM_ONE, &body).1, "questions.q.criteria.a");
     let answer = server.get(PATH);

@@ -166,6 +166,14 @@ impl InputMessages {
     }
 }
 
+/// The messages of an input, in the words of a chat request.
+///
+/// # Errors
+/// The first item that is none.
+pub(crate) fn input_messages(input: Value) -> Result<Vec<Value>, ValidationError> {
+    Ok(InputMessages::new(None, input)?.messages)
+}
+
 /// The number behind `before` in a field's name, and what follows its bracket.
 fn indexed<'a>(field: &'a str, before: &str) -> Option<(usize, &'a str)> {
     let (index, rest) = field.strip_prefix(before)?.split_once(']')?;
@@ -191,7 +199,10 @@ fn text(i: usize, item: &Map<String, Value>, name: &str) -> Result<String, Valid
 }
 
 /// A string, or text parts in the words of a chat request.
-fn text_parts(field: &str, content: Value) -> Result<Value, ValidationError> {
+///
+/// # Errors
+/// It is neither, or a part isn't text.
+pub(crate) fn text_parts(field: &str, content: Value) -> Result<Value, ValidationError> {
     let parts = match content {
         Value::String(_) => return Ok(content),
         Value::Array(parts) => parts,

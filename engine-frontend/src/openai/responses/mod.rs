@@ -15,6 +15,8 @@ use structured_output::CancelFlag;
 pub(super) use request::OWN_NAMES;
 pub use request::ResponsesRequest;
 
+pub(crate) use input::{input_messages, text_parts};
+
 use super::chat::ChatCompletionRequest;
 use super::default_sampling_params::DefaultSamplingParams;
 use super::error::{ErrorResponse, ServingError};

@@ -14,10 +14,10 @@ pub(super) fn schemas() -> Map<String, Value> {
     let by_name = json!({"type": "object", "additionalProperties": probability});
     let decision = fields(json!({
         "model": text,
-        "input": {"anyOf": [text, {"type": "array", "items": component("DecisionMessage")}]},
+        "input": {"anyOf": [text, {"type": "array", "items": component("DecisionItem")}]},
         "safety_identifier": text,
         "questions": {
-            "type": "array", "minItems": 1, "maxItems": 200, "items": component("DecisionQuestion"),
+            "type": "array", "minItems": 1, "maxItems": 400, "items": component("DecisionQuestion"),
         },
     }));
     let system_one = fields(json!({
@@ -31,7 +31,8 @@ pub(super) fn schemas() -> Map<String, Value> {
     Map::from_iter([
         request("DecisionRequest", &["input", "questions"], decision),
         request("SystemOneRequest", &["state", "questions"], system_one),
-        ("DecisionMessage".to_owned(), message(&text)),
+        ("DecisionItem".to_owned(), item(&text)),
+        ("DecisionPart".to_owned(), part(&text)),
         ("DecisionQuestion".to_owned(), question(&text)),
         ("SystemOneQuestion".to_owned(), system_one_question()),
         answer(
@@ -102,18 +103,34 @@ pub(super) fn schemas() -> Map<String, Value> {
     ])
 }
 
-fn message(text: &Value) -> Value {
-    let part = json!({
-        "type": "object", "required": ["type", "text"], "additionalProperties": false,
-        "properties": {"type": {"const": "input_text"}, "text": text},
-    });
+fn item(text: &Value) -> Value {
     json!({
-        "type": "object", "required": ["role", "content"],
+        "type": "object",
         "properties": {
-            "type": {"const": "message"}, "role": {"const": "user"},
-            "content": {"anyOf": [text, {"type": "array", "items": part}]},
+            "type": {"enum": [
+                "message", "function_call", "function_call_output", "custom_tool_call",
+                "custom_tool_call_output", "reasoning",
+            ]},
+            "role": {"enum": ["user", "developer", "system", "assistant"]},
+            "content": text_or_parts(text), "output": text_or_parts(text),
+            "call_id": text, "name": text, "arguments": text, "input": text,
         },
     })
+}
+
+fn part(text: &Value) -> Value {
+    json!({
+        "type": "object", "required": ["type"],
+        "properties": {
+            "type": {"enum": ["input_text", "output_text", "input_json", "refusal"]},
+            "text": text, "data": {"type": ["object", "array"]}, "refusal": text,
+            "prompt_cache_breakpoint": {"type": "object"},
+        },
+    })
+}
+
+fn text_or_parts(text: &Value) -> Value {
+    json!({"anyOf": [text, {"type": "array", "items": component("DecisionPart")}]})
 }
 
 fn question(text: &Value) -> Value {
@@ -130,7 +147,7 @@ fn question(text: &Value) -> Value {
         "type": "object", "required": ["type", "instructions"], "additionalProperties": false,
         "properties": {
             "type": {"enum": ["predicate", "choice", "score"]},
-            "name": text, "instructions": text,
+            "name": text, "instructions": text_or_parts(text),
             "choices": option("value", json!({"type": ["string", "boolean"]})),
             "levels": option("label", text.clone()),
         },
@@ -152,7 +169,7 @@ fn system_one_question() -> Value {
 pub(super) const DESCRIPTIONS: &[Description] = &[
     (
         "DecisionRequest.input",
-        "What the questions are about: a text, or messages of a user.",
+        "What the questions are about: a text, or a conversation as Responses requests have it.",
     ),
     (
         "DecisionRequest.questions",
@@ -166,10 +183,40 @@ pub(super) const DESCRIPTIONS: &[Description] = &[
         "SystemOneRequest.questions",
         "Questions about the state, by names that the model doesn't see.",
     ),
-    ("DecisionMessage.role", "user only."),
     (
-        "DecisionMessage.content",
-        "Text, or a list of parts of text.",
+        "DecisionItem.type",
+        "A message if absent; a call of a tool, or what came of one.",
+    ),
+    ("DecisionItem.role", "Whose message it is."),
+    (
+        "DecisionItem.content",
+        "Of a message: text, or a list of parts of text or JSON.",
+    ),
+    (
+        "DecisionItem.output",
+        "What came of a call: text, or a list of parts of text.",
+    ),
+    (
+        "DecisionItem.call_id",
+        "Of a call and its output: by what they belong together.",
+    ),
+    ("DecisionItem.name", "The tool that is called."),
+    (
+        "DecisionItem.arguments",
+        "Of a function_call: its arguments, as JSON in a string.",
+    ),
+    ("DecisionItem.input", "Of a custom_tool_call: its input."),
+    (
+        "DecisionPart.data",
+        "Of a part of JSON: an object or a list, which the model sees as JSON.",
+    ),
+    (
+        "DecisionPart.refusal",
+        "Of a part that says why there is no answer: the text.",
+    ),
+    (
+        "prompt_cache_breakpoint",
+        "No effect: every prefix is cached.",
     ),
     (
         "DecisionQuestion.type",
@@ -185,7 +232,7 @@ pub(super) const DESCRIPTIONS: &[Description] = &[
     ),
     (
         "DecisionQuestion.instructions",
-        "The question, or a statement that may be true.",
+        "The question, or a statement that may be true: a text, or a list of parts of text or JSON.",
     ),
     (
         "SystemOneQuestion.instructions",

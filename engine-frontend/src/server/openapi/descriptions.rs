@@ -305,6 +305,7 @@ pub(super) const REQUESTS: &[Description] = &[
         "No effect: prompts are cached by their content.",
     ),
     ("prompt_cache_retention", "No effect."),
+    ("prompt_cache_options", "No effect: every prefix is cached."),
     // Of completions.
     (
         "CompletionRequest.prompt",

@@ -209,7 +209,7 @@ pub(super) fn sampling_of_tokens() -> Map<String, Value> {
 fn shared() -> Map<String, Value> {
     let text = json!({"type": "string"});
     let flag = json!({"type": "boolean"});
-    fields(json!({
+    let mut common = fields(json!({
         "stream": flag,
         "stream_options": {
             "type": "object",
@@ -258,7 +258,11 @@ fn shared() -> Map<String, Value> {
         "safety_identifier": {},
         "prompt_cache_key": {},
         "prompt_cache_retention": {},
-    }))
+    }));
+    // A macro reads no longer list than that.
+    let options = json!({"type": "object"});
+    common.insert("prompt_cache_options".to_owned(), options);
+    common
 }
 
 fn completion_fields() -> Map<String, Value> {

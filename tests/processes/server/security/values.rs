@@ -349,7 +349,7 @@ fn nest(random: &mut Random, size: usize) -> Value {
 
 /// Questions of each kind, with few options or as many as there is room for.
 fn questions(random: &mut Random, size: usize) -> Value {
-    let count = (*random.one_of(&[1, 2, 16, 200])).min(size / 40 + 1);
+    let count = (*random.one_of(&[1, 2, 16, 400])).min(size / 40 + 1);
     let size = size / count;
     let question = |random: &mut Random, i: usize| {
         let asked = text(random, size / 4);
