@@ -106,6 +106,6 @@ pub use options::{
     CancelFlag, CompileBudget, CompileEffort, CompilerOptions, Format, JsonSchemaOptions, Limits,
     PropertyOrder,
 };
-pub use regex::{RegexNote, regex_notes};
-pub use specification::GrammarSpecification;
+pub use regex::RegexNote;
+pub use specification::{GrammarSpecification, regex_notes};
 pub use tokenizer_info::{TokenizerInfo, TokenizerInfoError};

@@ -3,6 +3,7 @@
 use crate::error::CompileError;
 use crate::json::{Whitespace, named, one_of};
 use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
+use crate::regex::{self, RegexNote};
 
 /// A grammar's specification. Pure data, compared in full: equal ones are compiled once.
 ///
@@ -181,6 +182,19 @@ fn invalid(option: &str, message: String) -> CompileError {
         option: option.to_owned(),
         message,
     }
+}
+
+/// Where a pattern that is a whole constraint, which is read as Python's `re` reads it, means something else in other
+/// dialects: at most 16 places, in the order in which they are met. None of a pattern that is refused.
+///
+/// ```
+/// let notes = structured_output::regex_notes(r"[\w.[\]-]+");
+/// assert_eq!(notes[0].offset, 4);
+/// assert_eq!(structured_output::regex_notes("[a-z]+"), []);
+/// ```
+#[must_use]
+pub fn regex_notes(pattern: &str) -> Vec<RegexNote> {
+    regex::notes(pattern, Limits::default().regex())
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
 use super::ecma::Dialect;
 use super::parser::parse_with_notes;
-use super::syntax::{Ast, NodeId, NodeKind};
-use crate::options::Limits;
+use super::syntax::{Ast, NodeId, NodeKind, RegexLimits};
 
 /// The most notes of one pattern.
 pub(super) const MAX_NOTES: usize = 16;
@@ -26,17 +25,8 @@ pub struct Note {
     pub message: String,
 }
 
-/// Where a pattern that is a whole constraint, which is read as Python's `re` reads it, means something else in other
-/// dialects: at most 16 places, in the order in which they are met. None of a pattern that is refused.
-///
-/// ```
-/// let notes = structured_output::regex_notes(r"[\w.[\]-]+");
-/// assert_eq!(notes[0].offset, 4);
-/// assert_eq!(structured_output::regex_notes("[a-z]+"), []);
-/// ```
-#[must_use]
-pub fn regex_notes(pattern: &str) -> Vec<Note> {
-    let limits = Limits::default().regex();
+/// The notes of a pattern; none of one that is refused.
+pub(crate) fn notes(pattern: &str, limits: RegexLimits) -> Vec<Note> {
     parse_with_notes(pattern, Dialect::Python, limits)
         .map_or_else(|_| Vec::new(), |(_, notes)| notes)
 }
