@@ -33,7 +33,7 @@ pub struct AnthropicError {
     pub details: Option<AnthropicErrorDetails>,
     /// `location` and `limit`, where a constraint is at fault.
     #[serde(flatten)]
-    pub problem: ErrorDetails,
+    pub problem: Box<ErrorDetails>,
 }
 
 /// What a program can do without.

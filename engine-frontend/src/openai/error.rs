@@ -29,7 +29,7 @@ pub struct ErrorInfo {
     pub code: u16,
     /// `location` and `limit`, where a constraint is at fault.
     #[serde(flatten)]
-    pub details: ErrorDetails,
+    pub details: Box<ErrorDetails>,
 }
 
 impl ErrorResponse {
@@ -59,7 +59,7 @@ impl ErrorResponse {
                 error_type: error_type.to_owned(),
                 param: param.map(|param| cut_short(&param)),
                 code,
-                details: ErrorDetails::default(),
+                details: Box::default(),
             },
         }
     }
@@ -120,7 +120,7 @@ impl ServingError {
                     GenerateError::EngineDead(_) => (None, None),
                 };
                 let mut response = ErrorResponse::new(error.status_code(), message, param);
-                response.error.details = details.map(|details| *details).unwrap_or_default();
+                response.error.details = details.unwrap_or_default();
                 response
             }
         }
