@@ -527,12 +527,12 @@ fn errors_name_the_field_as_the_request_spells_it() {
         (
             json!({"guided_json": schema, "guided_whitespace_pattern": "x"}),
             "guided_whitespace_pattern",
-            "guided_whitespace_pattern: `x` matches more",
+            "guided_whitespace_pattern: `x` matches something else",
         ),
         (
             json!({"structured_outputs": {"json": schema, "whitespace_pattern": "x"}}),
             "structured_outputs.whitespace_pattern",
-            "structured_outputs.whitespace_pattern: `x` matches more",
+            "structured_outputs.whitespace_pattern: `x` matches something else",
         ),
         (json!({"priority": 1}), "priority", "only 0 is possible"),
         (
