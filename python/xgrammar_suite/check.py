@@ -40,6 +40,9 @@ def run(of: str) -> dict[str, str]:
             "no:cacheprovider",
             "-m",
             "not hf_token_required",
+            # Imports xgrammar in a process of its own, where there is no alias: it tests the package, if that is installed.
+            "--deselect",
+            "test_serialization.py::test_serialized_output_survives_pickle",
             "--rootdir",
             str(TESTS),
         ]
