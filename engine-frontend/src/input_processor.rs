@@ -256,18 +256,19 @@ impl InputProcessor {
     ) -> Result<(), ValidationError> {
         let alone = StructuredOutputsParams::new(part.constraint.clone());
         match self.checker.is_check_due(&alone) {
-            true => self.check_alone(part, cancel),
+            true => self.check_alone(part, &alone, cancel),
             false => Ok(()),
         }
     }
 
+    /// Checks a part of a constraint, which is `alone` by itself; errors are told by its field.
     fn check_alone(
         &self,
         part: &ConstraintPart,
+        alone: &StructuredOutputsParams,
         cancel: &CancelFlag,
     ) -> Result<(), ValidationError> {
-        let alone = StructuredOutputsParams::new(part.constraint.clone());
-        let checked = self.checker.check(&alone, cancel);
+        let checked = self.checker.check(alone, cancel);
         checked.map_err(|error| CallersFields::of_part(part).translate(&error))
     }
 
@@ -423,9 +424,10 @@ impl InputProcessor {
         if let Some(cancel) = check
             && let Err(error) = self.checker.check(constraint, cancel)
         {
-            // What is wrong with a part by itself is told of that one.
+            // An error that a part has by itself is told by that part's field.
             for part in &request.constraint_parts {
-                self.check_alone(part, cancel)?;
+                let alone = StructuredOutputsParams::new(part.constraint.clone());
+                self.check_alone(part, &alone, cancel)?;
             }
             return Err(fields.translate(&error));
         }
