@@ -104,7 +104,7 @@ pub use matcher::GrammarMatcher;
 pub use metered::MeteredAllocator;
 pub use options::{
     CancelFlag, CompileBudget, CompileEffort, CompilerOptions, Format, JsonSchemaOptions, Limits,
-    PropertyOrder,
+    Pause, PropertyOrder,
 };
 pub use regex::RegexNote;
 pub use specification::{GrammarSpecification, regex_notes};

@@ -91,6 +91,10 @@ impl Engine {
                 max: allowance.max_bytes(),
             });
         }
+        if self.is_beyond_past() {
+            self.close();
+            return Err(self.exhausted());
+        }
         // Who goes on among states that are there already disturbs nobody.
         if answer.is_err() && fuel.lacks().is_some()
             || after > before && after > self.shares.states_at_most
