@@ -87,8 +87,7 @@ impl GrammarCompiler {
     /// [`MatcherError::StatesExhausted`](crate::MatcherError::StatesExhausted). Makes what
     /// [`prepare`](Self::prepare) makes.
     pub fn least_cache_bytes(&self) -> usize {
-        let fresh = self.fresh_engine(Shares::of(usize::MAX));
-        Shares::least_for(fresh.state_bytes())
+        Shares::least_for(self.fresh_shared().state_bytes())
     }
 
     /// Compiles a specification of any kind, with the call's own budget and a flag to stop it.
