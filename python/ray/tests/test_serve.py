@@ -177,6 +177,7 @@ def test_requests_outlive_the_server_of_their_replica(app):
     assert len(list(server_pids())) == 2
 
 
+@pytest.mark.slow
 def test_another_replica_answers_until_the_server_is_back(app, tmp_path, executables):
     """Here it never comes back: its start waits while there is a file."""
     hold, script = tmp_path / "hold", tmp_path / "formwork"
