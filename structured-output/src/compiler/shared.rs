@@ -126,15 +126,15 @@ impl GrammarCompiler {
         let limits = &self.options.limits;
         let compile =
             |engine, memory| job::compile(specification, engine, limits, patience, memory, cancel);
-        let mut engine = generation();
-        let (mut outcome, mut is_in_doubt) = compile(Arc::clone(&engine), Memory::Shared)?;
-        for _ in 1..MAX_GENERATIONS {
-            if !engine.is_closed() {
-                break;
+        let mut num_tried = 0;
+        let (mut outcome, is_in_doubt) = loop {
+            let engine = generation();
+            let verdict = compile(Arc::clone(&engine), Memory::Shared)?;
+            num_tried += 1;
+            if !engine.is_closed() || num_tried == MAX_GENERATIONS {
+                break verdict;
             }
-            engine = generation();
-            (outcome, is_in_doubt) = compile(Arc::clone(&engine), Memory::Shared)?;
-        }
+        };
         if is_in_doubt {
             // What is refused is to be refused whatever was compiled before it.
             if !patience.is_endless() {
