@@ -16,6 +16,7 @@ mod run;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -30,6 +31,7 @@ use crate::options::{CompilerOptions, Limits};
 pub(crate) use allowance::Allowance;
 use ready::{Answers, ReadyAnswers};
 pub(crate) use shares::Shares;
+use waiting::Waiting;
 
 /// A generation. `Send + Sync`; grammars and matchers hold it by `Arc`.
 pub(crate) struct Engine {
@@ -46,8 +48,7 @@ pub(crate) struct Engine {
     /// The same of what can be computed again.
     cache_bytes: AtomicUsize,
     ready: ReadyAnswers,
-    /// Matchers that wait for the automaton: compilations let them pass.
-    num_waiting: AtomicUsize,
+    waiting: Waiting,
     is_closed: AtomicBool,
     /// Where it is apart from the memory that all share.
     apart: Option<Apart>,
@@ -93,7 +94,7 @@ impl Engine {
             cache_bytes: AtomicUsize::new(automaton.cache_bytes()),
             automaton: Mutex::new(automaton),
             ready: ReadyAnswers::new(shares.ready),
-            num_waiting: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             is_closed: AtomicBool::new(false),
             apart: None,
             index,
@@ -143,20 +144,18 @@ impl Engine {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, before a compilation that waits too.
+    /// Locks the automaton for a matcher. Compilations that wait for it too come later.
     fn lock_before_compilations(&self) -> MutexGuard<'_, TokenAutomaton> {
-        self.num_waiting.fetch_add(1, Ordering::Relaxed);
-        let automaton = self.lock();
-        self.num_waiting.fetch_sub(1, Ordering::Relaxed);
-        automaton
+        match self.try_lock() {
+            Some(automaton) => automaton,
+            None => self.waiting.counted(|| self.lock()),
+        }
     }
 
     /// Sleeps while a matcher waits for the automaton. A lock that is given up and taken again at once
     /// mostly goes to the same thread; without this, a matcher could wait for much of its work.
     pub(crate) fn let_others_pass(&self) {
-        while self.num_waiting.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
-        }
+        self.waiting.sleep_until_none();
     }
 
     /// The automaton, where nobody is at work.
