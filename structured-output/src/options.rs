@@ -69,7 +69,7 @@ pub struct JsonSchemaOptions {
     /// Objects that say nothing of `additionalProperties` allow none: schemas with `properties` or
     /// `patternProperties`, and those with `type: object` that leave members to no other keyword.
     /// Each schema for itself, so branches of an `allOf` with different properties exclude each
-    /// other. Default off.
+    /// other. Schemas with `const` or `enum` list their values whole. Default off.
     pub strict: bool,
     /// Schemas that may be referred to, by URI. They are read only where a reference leads out of
     /// the schema's own document; nothing is ever fetched.

@@ -146,7 +146,7 @@ impl<'a> Builder<'a> {
             };
             self.body.push(node);
         }
-        if self.compiler.is_strict(&self.place) && !has_properties {
+        if self.is_strict() && !has_properties {
             let node = self.closed()?;
             self.body.push(node);
         }
