@@ -13,7 +13,7 @@ use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::Fuel;
 use crate::mask::{Mask, MaskRef};
 use history::History;
 
@@ -461,9 +461,9 @@ impl GrammarMatcher {
         self.grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                within_search(fuel, max_steps, |part| {
-                    automaton.fewest_tokens_by(state, search, limit, part)
-                })
+                let search =
+                    |part: &mut Fuel| automaton.fewest_tokens_by(state, search, limit, part);
+                Ok(fuel.all_within(max_steps, search)?.flatten())
             })
     }
 
@@ -487,9 +487,10 @@ impl GrammarMatcher {
             .grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                within_search(fuel, max_steps, |part| {
+                let search = |part: &mut Fuel| {
                     automaton.tokens_toward_fewest(state, search, num_tokens, part)
-                })
+                };
+                Ok(fuel.all_within(max_steps, search)?.flatten())
             })?;
         let Some((_, mut tokens)) = found.filter(|(fewest, _)| *fewest <= num_tokens) else {
             return Ok(None);
@@ -604,18 +605,4 @@ fn mask_of_ids(ids: Vec<u32>, vocab_size: usize) -> Mask {
         words[id as usize / 32] |= 1 << (id % 32);
     }
     Mask::from_words(words, ids.len())
-}
-
-/// What a search finds that may take `max_steps`. One that ends early has found nothing, unless there were
-/// fewer steps for it: then it is asked again with more.
-fn within_search<T>(
-    fuel: &mut Fuel,
-    max_steps: u64,
-    search: impl FnOnce(&mut Fuel) -> Result<Option<T>, OutOfFuel>,
-) -> Result<Option<T>, OutOfFuel> {
-    let has_all = fuel.left() >= max_steps;
-    match fuel.within(max_steps, search)? {
-        None if !has_all => Err(OutOfFuel),
-        found => Ok(found.flatten()),
-    }
 }

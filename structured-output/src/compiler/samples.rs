@@ -147,7 +147,8 @@ fn start_of(automaton: &mut TokenAutomaton, schema: &str, fuel: &mut Fuel) -> Op
             break root;
         }
     };
-    let style = Style::new(&mut machine.lexicon, &options, limits.regex()).ok()?;
+    let style = Style::new(&mut machine.lexicon, &options, limits.regex(), fuel);
+    let style = style.ok()?.ok()?;
     let frames = machine.programs.start(root, style, fuel).ok()??;
     machine.start_of_frames(&frames, fuel).ok()
 }

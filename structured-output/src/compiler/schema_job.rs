@@ -34,7 +34,10 @@ impl Job<'_> {
         options: &JsonSchemaOptions,
         limits: RegexLimits,
     ) -> Result<Style, CompileError> {
-        self.slice(|automaton| Style::new(&mut automaton.machine().lexicon, options, limits))?
+        let style = self.fuelled_slice(|automaton, fuel| {
+            Style::new(&mut automaton.machine().lexicon, options, limits, fuel)
+        })?;
+        style.map_err(|_| self.out_of_steps())?
     }
 
     /// That a schema allows no value, with the part that is why.

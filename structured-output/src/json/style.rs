@@ -2,7 +2,7 @@
 
 use super::text::Spacing;
 use crate::error::CompileError;
-use crate::lexical::{EPSILON, Lexicon};
+use crate::lexical::{EPSILON, Fuel, Lexicon, OutOfFuel};
 use crate::options::{JsonSchemaOptions, PropertyOrder};
 use crate::regex::RegexLimits;
 
@@ -21,16 +21,21 @@ pub(crate) struct Style {
 
 impl Style {
     /// The style of a grammar.
+    ///
+    /// # Errors
+    /// Those of [`Lexicon::spacing_of`].
     pub(crate) fn new(
         lexicon: &mut Lexicon,
         options: &JsonSchemaOptions,
         limits: RegexLimits,
-    ) -> Result<Self, CompileError> {
-        Ok(Self {
-            spacing: lexicon.spacing_of(options, limits)?,
+        fuel: &mut Fuel,
+    ) -> Result<Result<Self, CompileError>, OutOfFuel> {
+        let spacing = lexicon.spacing_of(options, limits, fuel)?;
+        Ok(spacing.map(|spacing| Self {
+            spacing,
             order: options.property_order,
             is_item: false,
-        })
+        }))
     }
 
     /// The same within another text, which says what may stand around the value.

@@ -153,6 +153,22 @@ impl Fuel {
         Ok(done.ok())
     }
 
+    /// As [`within`](Self::within), for work that is to have all of its steps.
+    ///
+    /// # Errors
+    /// The memory is used up; or all steps that are left, which are fewer.
+    pub(crate) fn all_within<T>(
+        &mut self,
+        steps: u64,
+        work: impl FnOnce(&mut Self) -> Result<T, OutOfFuel>,
+    ) -> Result<Option<T>, OutOfFuel> {
+        let has_all = self.left >= steps;
+        match self.within(steps, work)? {
+            None if !has_all => Err(OutOfFuel),
+            done => Ok(done),
+        }
+    }
+
     /// The bound because of which all steps were taken, if it was for one.
     pub(crate) fn beyond(&self) -> Option<Bound> {
         self.beyond

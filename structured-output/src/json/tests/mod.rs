@@ -42,7 +42,7 @@ impl Engine {
             ..JsonSchemaOptions::default()
         };
         let limits = Limits::default().regex();
-        let style = Style::new(&mut machine.lexicon, &options, limits).unwrap();
+        let style = Style::new(&mut machine.lexicon, &options, limits, &mut fuel())?.unwrap();
         let Some(frames) = machine.programs.start(root, style, &mut fuel())? else {
             return Ok(None);
         };
