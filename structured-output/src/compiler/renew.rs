@@ -264,7 +264,9 @@ pub(super) fn move_to(
         }
         if !replay.patiently(&mut moved, max_steps, |moved| moved.accept_step(step))? {
             return Err(match step {
-                AcceptedStep::Token(token_id) => RenewError::Diverged { token_id, index },
+                AcceptedStep::Token(token_id) | AcceptedStep::TextOfStopToken(token_id) => {
+                    RenewError::Diverged { token_id, index }
+                }
                 AcceptedStep::Byte(byte) => RenewError::DivergedByte { byte, index },
             });
         }

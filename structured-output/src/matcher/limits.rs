@@ -100,6 +100,7 @@ impl GrammarMatcher {
     pub(crate) fn accept_step(&mut self, step: AcceptedStep) -> Result<bool, MatcherError> {
         match step {
             AcceptedStep::Token(token_id) => self.accept_token(token_id),
+            AcceptedStep::TextOfStopToken(token_id) => self.accept_stop_token_as_text(token_id),
             AcceptedStep::Byte(byte) => self.accept_bytes(&[byte]),
         }
     }
