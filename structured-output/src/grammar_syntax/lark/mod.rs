@@ -20,6 +20,7 @@ use hashbrown::HashMap;
 use super::ast::{Grammar, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use super::cursor::{Cursor, cut};
 use crate::lexical::UNBOUNDED;
+pub(crate) use common::common_terminal;
 use template::Templates;
 
 /// Adds the rules of a source to a grammar; its start rule.

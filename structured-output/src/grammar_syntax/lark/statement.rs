@@ -285,7 +285,7 @@ impl<'a> Parser<'a, '_> {
         name: Name<'a>,
         named_at: usize,
     ) -> Result<(), SyntaxError> {
-        let Some(pattern) = common::pattern(imported) else {
+        let Some(pattern) = common::common_terminal(imported) else {
             return Err(SyntaxError::new(
                 offset,
                 format!(
