@@ -98,13 +98,12 @@ pub use compiler::{GrammarCompiler, RenewError};
 pub use did_you_mean::did_you_mean;
 pub use error::{CompileError, MatcherError, Problem, ProblemPlace, ProblemPosition};
 pub use grammar::CompiledGrammar;
-pub use json::{Draft, Whitespace};
 pub use mask::{MaskRef, MaskView};
 pub use matcher::GrammarMatcher;
 pub use metered::MeteredAllocator;
 pub use options::{
-    CancelFlag, CompileBudget, CompileEffort, CompilerOptions, Format, JsonSchemaOptions, Limits,
-    PropertyOrder,
+    CancelFlag, CompileBudget, CompileEffort, CompilerOptions, Draft, Format, JsonSchemaOptions,
+    Limits, PropertyOrder, Whitespace,
 };
 pub use regex::RegexNote;
 pub use specification::{GrammarSpecification, regex_notes};

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::json::{Draft, Whitespace};
 use crate::regex::RegexLimits;
 
 /// How a [`crate::GrammarCompiler`] works. `Default` suits a server.
@@ -46,6 +45,43 @@ impl Default for CompilerOptions {
             index_cache: None,
         }
     }
+}
+
+/// White space in JSON texts. None is without bound: a model may indent, but never loop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Whitespace {
+    /// As JSON is usually printed: nothing around the text or before `:` and `,`; nothing or one space
+    /// after them; a line break with at most 16 spaces and tabs where pretty printers break, which is
+    /// after `{`, `[` and `,` and before `}` and `]`.
+    #[default]
+    Usual,
+    /// Wherever JSON allows white space: nothing, one space, or a line break with at most 64 spaces
+    /// and tabs.
+    Flexible,
+    /// As Python's `json.dumps` writes it: a space after `,` and `:`.
+    Spaced,
+    /// None.
+    Compact,
+}
+
+/// A draft of JSON Schema.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Draft {
+    /// What `$schema` says; without it, 2020-12 plus the older spellings (`definitions`,
+    /// `dependencies`, `additionalItems`, an array of `items`, boolean `exclusiveMinimum` and
+    /// `exclusiveMaximum`, `id`), with assertions beside `$ref`.
+    #[default]
+    Auto,
+    /// Draft 4.
+    Draft4,
+    /// Draft 6.
+    Draft6,
+    /// Draft 7.
+    Draft7,
+    /// Draft 2019-09.
+    Draft2019_09,
+    /// Draft 2020-12.
+    Draft2020_12,
 }
 
 /// How a JSON Schema is read, and how JSON is to be written.

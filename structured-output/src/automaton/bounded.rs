@@ -12,11 +12,13 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::TokenAutomaton;
-use super::forgotten::Forgotten;
 use crate::bitmask::BITS_PER_WORD;
 use crate::earley::{ContextId, Item, Lexeme, TokenUnion, Tokens};
-use crate::index::{Labels, Others, ROOT, TokenizerIndex};
-use crate::lexical::{BoundedHead, ByteSet, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel};
+use crate::index::{ROOT, TokenizerIndex};
+use crate::lexical::{
+    BoundedHead, ByteSet, EPSILON, ExprId, Fuel, Labels, Lexicon, NO_MARK, Others, OutOfFuel,
+};
+use crate::mask::Forgotten;
 use crate::mask::set_bits;
 use crate::mask::table::{DEAD, Table};
 use crate::mask::walk::Labelled;

@@ -6,7 +6,6 @@ use hashbrown::HashMap;
 
 use super::exit_rests::ExitRests;
 use super::exits::NearExits;
-use super::forgotten::Forgotten;
 use super::language_facts::LanguageFacts;
 use super::loose_walk::LooseSteps;
 use super::parser_steps::Steps;
@@ -19,6 +18,7 @@ use crate::earley::{
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::mask::Forgotten;
 use crate::mask::Mask;
 use crate::mask::store::MaskStore;
 use crate::pushdown;

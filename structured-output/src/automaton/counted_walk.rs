@@ -11,8 +11,8 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::lexeme::Found;
-use crate::index::{Labels, ROOT, TokenizerIndex, num_chars};
-use crate::lexical::{ByteSet, Characters, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::index::{ROOT, TokenizerIndex, num_chars};
+use crate::lexical::{ByteSet, Characters, ExprId, Fuel, Labels, Lexicon, OutOfFuel};
 use crate::mask::table::{DEAD, Table};
 use crate::mask::walk::{Exit, Labelled, Visitor};
 

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::TokenAutomaton;
-use super::forgotten::Forgotten;
 use crate::earley::{LanguageMask, Leave, Places, Rests, Tokens, Walked};
 use crate::index::{ROOT, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
+use crate::mask::Forgotten;
 
 /// A rest: a node of the trie of bytes and how many bytes come before what is left, or a token and how many
 /// bytes of it are left.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::TokenAutomaton;
 use super::memo::{Exits, LexemeMask, Part, Parts};
-use crate::index::{Others, TokenizerIndex, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, Lasting, MANY_MARKS, NO_MARK, OutOfFuel};
+use crate::index::{TokenizerIndex, Trie};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lasting, MANY_MARKS, NO_MARK, Others, OutOfFuel};
 use crate::mask::beside::resting_state;
 use crate::mask::walk::{Exit, Labelled, Visitor, walk};
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};

@@ -16,8 +16,8 @@ use hashbrown::HashMap;
 use super::TokenAutomaton;
 use super::context_free::Grammars;
 use crate::earley::{ContextId, FAR, StateId};
-use crate::index::{Labels, Others, ROOT, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
+use crate::index::{ROOT, Trie};
+use crate::lexical::{ByteSet, ExprId, Fuel, Labels, Others, OutOfFuel};
 use crate::pushdown::EMPTY_STACK;
 
 /// A step that was not made yet.

@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::forgotten::Forgotten;
 use super::read_text::{OwnText, ReadTexts};
 use super::{State, TokenAutomaton};
 use crate::json::Written;
 use crate::lexical::{Fuel, OutOfFuel};
+use crate::mask::Forgotten;
 use crate::pushdown::{NO_KEY, StackId, UNREAD};
 
 /// Longer completions are not looked at for what they write.

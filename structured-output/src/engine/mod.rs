@@ -21,12 +21,12 @@ mod waiting;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::automaton::{Base, Forgotten, GrammarState, TokenAutomaton, TokenStep};
+use crate::automaton::{Base, GrammarState, TokenAutomaton, TokenStep};
 use crate::compiler::OwnMemory;
 use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
 use crate::lexical::{Fuel, OutOfFuel};
-use crate::mask::Mask;
+use crate::mask::{Forgotten, Mask};
 use crate::options::{CompilerOptions, Limits};
 pub(crate) use allowance::Allowance;
 use ready::{Answers, ReadyAnswers};

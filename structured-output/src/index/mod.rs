@@ -14,7 +14,6 @@
 
 mod alphabet;
 mod cached;
-mod labels;
 mod trie;
 
 use std::path::Path;
@@ -24,7 +23,6 @@ use crate::TokenizerInfo;
 use crate::lexical::{ByteSet, TURNING_BYTES};
 use cached::CacheFile;
 
-pub(crate) use labels::{Labels, Others};
 pub(crate) use trie::{ROOT, Trie};
 
 /// Everything that is computed from the vocabulary alone. Immutable.

@@ -1,5 +1,6 @@
 //! What may come at a frame: its lexemes, each ended by a mark.
 
+use super::action::Expansion;
 use super::formula::{FALSE, FormulaId};
 use super::frame::{Frame, Place};
 use super::live::DEAD;
@@ -12,7 +13,6 @@ use super::programs::{GoalsId, Programs};
 use super::shape::Spellings;
 use super::style::StyleId;
 use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
-use crate::pushdown::Expansion;
 
 impl Programs {
     /// The lexemes of a frame.

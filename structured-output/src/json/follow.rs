@@ -1,5 +1,6 @@
 //! What follows a frame's lexeme, by the mark that ended it.
 
+use super::action::Action;
 use super::formula::FALSE;
 use super::frame::{Frame, Place};
 use super::live::DEAD;
@@ -11,7 +12,6 @@ use super::style::StyleId;
 use super::unique::last_item;
 use super::value::unquote;
 use crate::lexical::{EPSILON, Fuel, Lexicon, OutOfFuel};
-use crate::pushdown::Action;
 
 impl Programs {
     /// What follows a mark of a frame.

@@ -1,10 +1,8 @@
 //! The options of a JSON Schema by their names, from JSON.
 
-use super::schema::Draft;
-use super::text::Whitespace;
 use super::value::Value;
 use crate::error::CompileError;
-use crate::options::{Format, JsonSchemaOptions, Limits, PropertyOrder};
+use crate::options::{Draft, Format, JsonSchemaOptions, Limits, PropertyOrder, Whitespace};
 
 /// Values within values in the options: `documents` may hold schemas.
 const MAX_NESTING: usize = 512;

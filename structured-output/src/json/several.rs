@@ -1,12 +1,12 @@
 //! What follows a value that meets several goals: what may follow any of them.
 
+use super::action::Action;
 use super::formula::{FormulaId, MAX_DEPTH};
 use super::frame::Frame;
 use super::mark::{goal_of, is_scalar};
 use super::programs::{OutcomesId, Programs};
 use crate::held::allocated;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
-use crate::pushdown::Action;
 
 /// What the goals are told apart by: the outcomes that wait below a value, or the array whose next item
 /// it is.

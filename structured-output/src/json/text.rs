@@ -1,29 +1,13 @@
 //! How JSON is written: white space and strings, as languages.
 
 use crate::lexical::{ByteSet, EPSILON, ExprId, Lexicon};
+use crate::options::Whitespace;
 
 /// Most spaces and tabs after a line break under [`Whitespace::Usual`]: eight levels of two spaces.
 const MAX_USUAL_INDENT: u32 = 16;
 
 /// Most spaces and tabs after a line break under [`Whitespace::Flexible`].
 const MAX_FLEXIBLE_INDENT: u32 = 64;
-
-/// White space in JSON texts. None is without bound: a model may indent, but never loop.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Whitespace {
-    /// As JSON is usually printed: nothing around the text or before `:` and `,`; nothing or one space
-    /// after them; a line break with at most 16 spaces and tabs where pretty printers break, which is
-    /// after `{`, `[` and `,` and before `}` and `]`.
-    #[default]
-    Usual,
-    /// Wherever JSON allows white space: nothing, one space, or a line break with at most 64 spaces
-    /// and tabs.
-    Flexible,
-    /// As Python's `json.dumps` writes it: a space after `,` and `:`.
-    Spaced,
-    /// None.
-    Compact,
-}
 
 impl Whitespace {
     /// The names of the options' values.

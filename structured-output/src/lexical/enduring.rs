@@ -13,8 +13,8 @@ use hashbrown::HashMap;
 use super::arena::{ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
 use super::fuel::{Fuel, OutOfFuel};
+use super::labels::Others;
 use super::lasting::Lasting;
-use crate::index::Others;
 
 /// Parts in parts that are looked into.
 const MAX_DEPTH: u32 = 24;

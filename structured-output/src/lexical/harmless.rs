@@ -14,8 +14,8 @@
 use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
 use super::fuel::{Fuel, OutOfFuel};
+use super::labels::Others;
 use super::lasting::Lasting;
-use crate::index::Others;
 
 /// Larger combinations are not looked into.
 const MAX_PARTS: usize = 256;

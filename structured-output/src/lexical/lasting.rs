@@ -13,7 +13,7 @@
 use super::arena::{EMPTY, EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
 use super::fuel::{Fuel, OutOfFuel};
-use crate::index::Others;
+use super::labels::Others;
 
 /// Within a character a language is in no more states than these, or is not looked at further.
 const MOST_STATES: usize = 16;

@@ -3,8 +3,10 @@
 use hashbrown::HashMap;
 
 use super::walk::Labelled;
-use crate::index::{Labels, Others, Trie};
-use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
+use crate::index::Trie;
+use crate::lexical::{
+    ByteSet, EMPTY, ExprId, Fuel, Labels, Lexicon, NO_MARK, Others, OutOfFuel, RowRef,
+};
 
 /// What is below a node of a trie: what occurs there, and the length of the longest word.
 #[derive(Clone, Copy)]

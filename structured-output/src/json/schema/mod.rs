@@ -56,9 +56,9 @@ use super::live::MAX_NESTING;
 use super::node::{ANYTHING, NOTHING, NodeId, Nodes};
 use super::value::Value;
 use crate::error::{CompileError, ProblemPlace};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Chars, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::options::{Format, JsonSchemaOptions, Limits};
-use crate::regex::{Chars, RegexLimits};
+use crate::regex::RegexLimits;
 use circular::{circular, needs_itself};
 use dearest::Dearest;
 use place::{Key, Place, ScopeId};
@@ -67,7 +67,6 @@ use refusal::{Refusal, malformed, refuse};
 use registry::{Registry, ResourceId, Site};
 use subschemas::applied;
 
-pub use draft::Draft;
 pub(crate) use values::Part;
 
 enum Task {

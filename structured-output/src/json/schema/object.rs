@@ -8,8 +8,7 @@ use super::pointer::{Key, escaped};
 use super::refusal::{At, Refusal, malformed, refuse};
 use super::registry::Members;
 use super::{Deferred, draft};
-use crate::lexical::{EMPTY, ExprId, Lexicon};
-use crate::regex::Chars;
+use crate::lexical::{Chars, EMPTY, ExprId, Lexicon};
 
 impl Builder<'_> {
     /// `properties`, `patternProperties` and `additionalProperties`.

@@ -7,9 +7,8 @@ use super::super::node::{Kinds, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
 use super::refusal::{Refusal, in_pattern, malformed, refuse};
-use crate::lexical::{ExprId, UNBOUNDED};
+use crate::lexical::{Chars, ExprId, UNBOUNDED};
 use crate::options::Format;
-use crate::regex::Chars;
 
 impl Builder<'_> {
     /// `type`.

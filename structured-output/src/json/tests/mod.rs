@@ -6,13 +6,13 @@ mod random;
 mod relations;
 mod spec;
 
+use super::Style;
 use super::node::NodeId;
 use super::programs::Programs;
 use super::schema::tests::evaluate;
 use super::value::Value;
-use super::{Style, Whitespace};
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
-use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
+use crate::options::{JsonSchemaOptions, Limits, PropertyOrder, Whitespace};
 use crate::pushdown::{Machine, State};
 
 const STEPS: u64 = 20_000_000;

@@ -1,7 +1,7 @@
 //! Keywords of each draft, and options: schemas with values that are valid and values that are not.
 
-use super::super::Draft;
 use super::{compile, parse};
+use crate::options::Draft;
 use crate::options::JsonSchemaOptions;
 
 /// Checks a schema under a draft.
