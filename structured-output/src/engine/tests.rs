@@ -97,6 +97,7 @@ fn a_compilation_sleeps_while_a_matcher_waits() {
     let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
     let grammar = compiler.compile_regex("a{1,3}b|b").unwrap();
     let engine = grammar.engine();
+    engine.clear_caches();
     let working = engine.lock();
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
