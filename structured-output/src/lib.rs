@@ -70,6 +70,7 @@
 
 mod automaton;
 mod bitmask;
+mod bound;
 mod compiler;
 mod did_you_mean;
 mod earley;

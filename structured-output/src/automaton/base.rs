@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::language_facts::LanguageFacts;
 use super::memo::{LexemeFacts, MaskMemo};
 use super::{State, TokenAutomaton};
-use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, Stop};
 
 /// What an automaton has met, its frames and grammars apart.
 pub(crate) struct Base {
@@ -47,7 +47,7 @@ impl TokenAutomaton {
         mut state: State,
         text: &[u8],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         for &byte in text {
             self.mask(state, fuel)?;
             match self.machine.step(state, byte, fuel)? {
@@ -64,7 +64,7 @@ impl TokenAutomaton {
         language: ExprId,
         text: &[u8],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let saturated = self.machine.lexicon.saturated(language);
         self.learn_language(saturated, true, fuel)?;
         let mut left = language;

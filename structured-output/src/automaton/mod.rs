@@ -42,7 +42,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::index::TokenizerIndex;
-use crate::lexical::{ByteSet, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ByteSet, Fuel, Lexicon, Stop};
 use crate::mask::Forgotten;
 use crate::mask::table::Table;
 use crate::pushdown::Machine;
@@ -236,11 +236,7 @@ impl TokenAutomaton {
     }
 
     /// Whether the text may end here.
-    pub(crate) fn is_accepting(
-        &mut self,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(crate) fn is_accepting(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         self.machine.is_accepting(state, fuel)
     }
 
@@ -250,7 +246,7 @@ impl TokenAutomaton {
         state: State,
         token_id: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<State>, OutOfFuel> {
+    ) -> Result<Option<State>, Stop> {
         let next = self.advance_within(state, token_id, fuel)?;
         Ok(next.map(|(next, _)| next))
     }
@@ -262,7 +258,7 @@ impl TokenAutomaton {
         state: State,
         token_id: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<(State, bool)>, OutOfFuel> {
+    ) -> Result<Option<(State, bool)>, Stop> {
         if !self.index.is_text_token(token_id) {
             return Ok(None);
         }
@@ -296,7 +292,7 @@ impl TokenAutomaton {
         mut state: State,
         max_bytes: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<u8>, OutOfFuel> {
+    ) -> Result<Vec<u8>, Stop> {
         let mut forced = Vec::new();
         while forced.len() < max_bytes && !self.is_accepting(state, fuel)? {
             fuel.burn(1)?;

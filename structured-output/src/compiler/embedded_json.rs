@@ -30,25 +30,18 @@ impl Job<'_> {
             max_mask_steps: limits.max_mask_steps,
         };
         let found = self.with_parts_known(&mut compiled, |job| {
-            let found = job.fuelled_slice(|automaton, fuel| {
+            job.fuelled_slice(|automaton, fuel| {
                 let machine = automaton.machine();
-                let Ok(frames) = machine.programs.start(root, style, fuel) else {
-                    return Ok(None);
-                };
-                let Some([_, value]) = frames else {
-                    return Err(CompileError::JsonSchema {
+                let Some([_, value]) = machine.programs.start(root, style, fuel)? else {
+                    return Ok(Err(CompileError::JsonSchema {
                         pointer: String::new(),
                         message: "it refers to itself in place, so it says nothing".to_owned(),
-                    });
+                    }));
                 };
-                let start = machine.start_of_frames(&[value], fuel);
-                let measured = start.and_then(|state| {
-                    let (bytes, _) = machine.distance(state, fuel)?;
-                    Ok((state, bytes))
-                });
-                Ok(measured.ok())
-            })?;
-            found?.ok_or_else(|| job.out_of_steps())
+                let state = machine.start_of_frames(&[value], fuel)?;
+                let (bytes, _) = machine.distance(state, fuel)?;
+                Ok(Ok((state, bytes)))
+            })?
         })?;
         self.check_values(&mut compiled)?;
         Ok(found)

@@ -25,7 +25,7 @@ use crate::automaton::{Base, GrammarState, TokenAutomaton, TokenStep};
 use crate::compiler::OwnMemory;
 use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 use crate::mask::{Forgotten, Mask};
 use crate::options::{CompilerOptions, Limits};
 pub(crate) use allowance::Allowance;
@@ -363,7 +363,7 @@ impl Engine {
         place: GrammarState,
         field: Field<T>,
         allowance: &Allowance,
-        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, Stop>,
     ) -> Result<T, MatcherError> {
         self.check_open()?;
         if let Some(known) = self.ready.of(place, field.of) {
@@ -374,6 +374,11 @@ impl Engine {
             self.ready
                 .note(place, |known| *(field.of_mut)(known) = Some(answer));
         })
+    }
+
+    /// The most items that a state of a parser may have.
+    pub(crate) fn max_items(&self) -> usize {
+        self.limits.max_items
     }
 
     /// Its grammars need more states than there is room for.

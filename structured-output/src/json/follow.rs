@@ -11,7 +11,7 @@ use super::seen::NOTHING_SEEN;
 use super::style::StyleId;
 use super::unique::last_item;
 use super::value::unquote;
-use crate::lexical::{EPSILON, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EPSILON, Fuel, Lexicon, Stop};
 
 impl Programs {
     /// What follows a mark of a frame.
@@ -21,7 +21,7 @@ impl Programs {
         frame: &Frame,
         mark: u16,
         fuel: &mut Fuel,
-    ) -> Result<Action, OutOfFuel> {
+    ) -> Result<Action, Stop> {
         let verdict = |goal: u16| Action::Verdict(u32::from(goal));
         Ok(match *frame {
             Frame::End { .. } | Frame::Pending { .. } => verdict(0),
@@ -117,7 +117,7 @@ impl Programs {
         mark: u16,
         style: StyleId,
         fuel: &mut Fuel,
-    ) -> Result<Frame, OutOfFuel> {
+    ) -> Result<Frame, Stop> {
         let nodes = self.goals.get(goals.0).clone();
         let mut rest = Vec::with_capacity(nodes.len());
         for &node in &nodes {
@@ -209,7 +209,7 @@ impl Programs {
         frame: Frame,
         text: &[u8],
         fuel: &mut Fuel,
-    ) -> Result<Frame, OutOfFuel> {
+    ) -> Result<Frame, Stop> {
         let Frame::Array { array, style, .. } = frame else {
             return Ok(frame);
         };

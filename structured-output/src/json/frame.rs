@@ -9,7 +9,7 @@ use super::plan::PlanId;
 use super::programs::{ArrayId, GoalsId, OutcomesId, Programs};
 use super::seen::{NOTHING_SEEN, SeenId};
 use super::style::StyleId;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 use crate::options::PropertyOrder;
 
 /// A place between the values of a JSON text. What it stands for is all that may come until the
@@ -85,7 +85,7 @@ impl Programs {
         frame: &Frame,
         goal: u32,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         match *frame {
             Frame::End { .. } | Frame::Pending { .. } => Ok(0),
             Frame::Root { goals, .. } | Frame::Colon { goals, .. } | Frame::Value { goals, .. } => {

@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use super::number::is_canonical;
 use super::value::Value;
 use crate::held::{allocated, shared, with_room};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 /// An interned node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -148,7 +148,7 @@ impl Nodes {
     }
 
     /// Takes the steps of what was made since this was called last.
-    pub(crate) fn charge(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    pub(crate) fn charge(&mut self, fuel: &mut Fuel) -> Result<(), Stop> {
         let steps = self.work / OPERANDS_PER_STEP;
         self.work %= OPERANDS_PER_STEP;
         fuel.burn(steps)

@@ -4,7 +4,7 @@ use super::schema::in_pattern;
 use super::text::Spacing;
 use crate::error::CompileError;
 use crate::lexical::search::{DEAD, nearest_end};
-use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, Stop};
 use crate::options::JsonSchemaOptions;
 use crate::regex::{self, Ast, Dialect, RegexError, RegexLimits, Spelling, Translator};
 
@@ -43,7 +43,7 @@ impl Lexicon {
         options: &JsonSchemaOptions,
         limits: RegexLimits,
         fuel: &mut Fuel,
-    ) -> Result<Result<Spacing, CompileError>, OutOfFuel> {
+    ) -> Result<Result<Spacing, CompileError>, Stop> {
         let spacing = match &options.whitespace_pattern {
             None => Ok(self.spacing(options.whitespace)),
             Some(pattern) => match self.blanks(pattern, limits) {
@@ -92,7 +92,7 @@ impl Lexicon {
         pattern: &str,
         blanks: [ExprId; 2],
         fuel: &mut Fuel,
-    ) -> Result<Result<Spacing, CompileError>, OutOfFuel> {
+    ) -> Result<Result<Spacing, CompileError>, Stop> {
         let ends = fuel.all_within(MAX_STEPS, |part| {
             let [own, others] = blanks.map(|language| nearest_end(self, language, part));
             Ok((own?, others?))
@@ -143,9 +143,9 @@ mod tests {
             let mut fuel = Fuel::new(10 * MAX_STEPS);
             fuel.limit_bytes(lexicon.memory_bytes() + more);
             let spacing = lexicon.spacing_of(&options, Limits::default().regex(), &mut fuel);
-            (spacing.map(|spacing| spacing.is_ok()), fuel.lacks())
+            spacing.map(|spacing| spacing.is_ok())
         };
-        assert_eq!(spacing(1 << 30), (Ok(true), None));
-        assert_eq!(spacing(1 << 10), (Err(OutOfFuel), Some(Lack::States)));
+        assert_eq!(spacing(1 << 30), Ok(true));
+        assert_eq!(spacing(1 << 10), Err(Stop::Bytes(Lack::States)));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::text::Spacing;
 use crate::error::CompileError;
-use crate::lexical::{EPSILON, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EPSILON, Fuel, Lexicon, Stop};
 use crate::options::{JsonSchemaOptions, PropertyOrder};
 use crate::regex::RegexLimits;
 
@@ -29,7 +29,7 @@ impl Style {
         options: &JsonSchemaOptions,
         limits: RegexLimits,
         fuel: &mut Fuel,
-    ) -> Result<Result<Self, CompileError>, OutOfFuel> {
+    ) -> Result<Result<Self, CompileError>, Stop> {
         let spacing = lexicon.spacing_of(options, limits, fuel)?;
         Ok(spacing.map(|spacing| Self {
             spacing,

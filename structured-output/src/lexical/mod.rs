@@ -81,7 +81,7 @@ pub(crate) use chars::Chars;
 pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
 pub(crate) use free_text::{After, FreeText};
-pub(crate) use fuel::{Bound, Fuel, Lack, OutOfFuel};
+pub(crate) use fuel::{Fuel, Lack, Stop};
 pub(crate) use labels::{CONTINUATION, Labels, Others, characters_from};
 pub(crate) use lasting::Lasting;
 pub(crate) use parts::{Characters, Less};

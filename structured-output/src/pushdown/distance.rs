@@ -3,7 +3,7 @@
 use super::{Action, EMPTY_STACK, Machine, StackId, State};
 use crate::json::Programs;
 use crate::lexical::search::{DEAD, UNKNOWN};
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Stop};
 
 /// Of more ends of a lexeme than these not all are looked at.
 const MANY_ENDS: usize = 16;
@@ -47,7 +47,7 @@ impl Machine {
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<(u32, Option<u16>), OutOfFuel> {
+    ) -> Result<(u32, Option<u16>), Stop> {
         if state.stack == EMPTY_STACK {
             return Ok((self.lexicon.distance(state.lexeme, fuel)?, None));
         }
@@ -66,7 +66,7 @@ impl Machine {
         stack: StackId,
         lexeme: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<NearestEnd>, OutOfFuel> {
+    ) -> Result<Option<NearestEnd>, Stop> {
         let mut nearest = Nearest::default();
         for (group, end) in self.ends_in_groups(stack, lexeme, fuel)? {
             if nearest.is_before(group, end) {
@@ -89,7 +89,7 @@ impl Machine {
         stack: StackId,
         lexeme: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Vec<(u32, LexemeEnd)>, OutOfFuel> {
+    ) -> Result<Vec<(u32, LexemeEnd)>, Stop> {
         let ends = self.lexicon.ends(lexeme, fuel)?;
         let way = match self.stacks.top(stack) {
             Some(top) if ends.len() > MANY_ENDS => {
@@ -127,12 +127,7 @@ impl Machine {
     }
 
     /// The stack after the end of a lexeme, as if what follows didn't depend on its text.
-    fn after_end(
-        &mut self,
-        stack: StackId,
-        mark: u16,
-        fuel: &mut Fuel,
-    ) -> Result<StackId, OutOfFuel> {
+    fn after_end(&mut self, stack: StackId, mark: u16, fuel: &mut Fuel) -> Result<StackId, Stop> {
         let below = self.stacks.below(stack);
         Ok(match self.action(stack, mark, fuel)? {
             Action::Replace(frames) => self.push_all(below, frames.into_iter().flatten()),
@@ -142,7 +137,7 @@ impl Machine {
     }
 
     /// Bytes of a short completion of a stack's frames; [`DEAD`] where there is none.
-    fn total(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+    fn total(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<u32, Stop> {
         let mut pending = vec![stack];
         let mut total = 0;
         while let Some(&next) = pending.last() {
@@ -192,7 +187,7 @@ impl Machine {
         stack: StackId,
         pending: &mut Vec<StackId>,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let Some(top) = self.stacks.top(stack) else {
             return Ok(DEAD);
         };
@@ -236,7 +231,7 @@ impl Machine {
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<Option<(u8, State)>, OutOfFuel> {
+    ) -> Result<Option<(u8, State)>, Stop> {
         if self.is_accepting(state, fuel)? {
             return Ok(None);
         }
@@ -267,7 +262,7 @@ impl Machine {
         lexeme: ExprId,
         (bytes, mark): LexemeEnd,
         fuel: &mut Fuel,
-    ) -> Result<Option<u8>, OutOfFuel> {
+    ) -> Result<Option<u8>, Stop> {
         let derivatives = self.lexicon.derivatives(lexeme, fuel)?;
         let mut by_byte: Vec<(u8, ExprId)> = derivatives
             .into_iter()
@@ -284,11 +279,7 @@ impl Machine {
     }
 
     /// The smallest byte with which a lexeme without frames below it comes nearest to its end.
-    fn byte_to_nearest(
-        &mut self,
-        lexeme: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<u8>, OutOfFuel> {
+    fn byte_to_nearest(&mut self, lexeme: ExprId, fuel: &mut Fuel) -> Result<Option<u8>, Stop> {
         let mut nearest: Option<(u32, u8)> = None;
         for (bytes, next) in self.lexicon.derivatives(lexeme, fuel)? {
             let distance = self.lexicon.distance(next, fuel)?;

@@ -34,7 +34,7 @@ use hashbrown::HashMap;
 
 use crate::held::with_room;
 use crate::json::{Action, Expansion, Frame, Programs};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 pub(crate) use keys::{KeyId, Keys, NO_KEY, UNREAD};
 pub(crate) use reads::Reads;
 pub(crate) use stack::{EMPTY_STACK, FrameId, StackId, Stacks};
@@ -146,7 +146,7 @@ impl Machine {
         &mut self,
         frames: &[Frame],
         fuel: &mut Fuel,
-    ) -> Result<State, OutOfFuel> {
+    ) -> Result<State, Stop> {
         let stack = self.push_all(EMPTY_STACK, frames.iter().copied());
         self.enter(stack, NO_KEY, fuel)
     }
@@ -175,7 +175,7 @@ impl Machine {
         self.expansions.get(frame.0 as usize).copied().flatten()
     }
 
-    fn expansion(&mut self, id: FrameId, fuel: &mut Fuel) -> Result<Expansion, OutOfFuel> {
+    fn expansion(&mut self, id: FrameId, fuel: &mut Fuel) -> Result<Expansion, Stop> {
         if let Some(known) = self.known_expansion(id) {
             return Ok(known);
         }
@@ -191,7 +191,7 @@ impl Machine {
     }
 
     /// What follows a mark of a stack's top frame.
-    fn action(&mut self, stack: StackId, mark: u16, fuel: &mut Fuel) -> Result<Action, OutOfFuel> {
+    fn action(&mut self, stack: StackId, mark: u16, fuel: &mut Fuel) -> Result<Action, Stop> {
         let Some(top) = self.stacks.top(stack) else {
             return Ok(Action::Verdict(0));
         };
