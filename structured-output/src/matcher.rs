@@ -3,19 +3,20 @@
 mod accept_bytes;
 mod history;
 mod limits;
+mod renewals;
 mod stop_tokens;
 
 use std::sync::Arc;
 
 use crate::automaton::{GrammarState, MAX_FORCED_BYTES, TextSearch};
 use crate::bitmask::bitmask_words;
-use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
 use crate::lexical::Fuel;
 use crate::mask::{Mask, MaskRef};
 use history::History;
+use renewals::Renewals;
 
 /// The longest run of forced tokens that is looked for at once.
 const MAX_FORCED_TOKENS: usize = 4096;

@@ -11,6 +11,7 @@
 
 mod allowance;
 mod opening;
+mod own_memory;
 mod ready;
 mod run;
 mod shares;
@@ -22,13 +23,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::automaton::{Base, GrammarState, TokenAutomaton, TokenStep};
-use crate::compiler::OwnMemory;
 use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
 use crate::lexical::{Fuel, Stop};
 use crate::mask::{Forgotten, Mask};
 use crate::options::{CompilerOptions, Limits};
 pub(crate) use allowance::Allowance;
+pub(crate) use own_memory::OwnMemory;
 use ready::{Answers, ReadyAnswers};
 pub(crate) use shares::Shares;
 use waiting::Waiting;

@@ -1,7 +1,6 @@
 //! What a matcher may take, and where it goes on.
 
-use super::{AcceptedStep, GrammarMatcher};
-use crate::compiler::Renewals;
+use super::{AcceptedStep, GrammarMatcher, Renewals};
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
 
