@@ -101,7 +101,9 @@ class Server:
         self.bin, self.port = arguments.bin, arguments.port
         self.log = tempfile.TemporaryFile("w+")
         command = [self.bin / "formwork", "serve", "--port", str(self.port), "--threads", "2", "--data-parallel-size",
-                   str(size), "--disable-log-stats", "--kv-cache-memory-bytes", str(256 << 20)]
+                   str(size), "--disable-log-stats",
+                   # Each core's: all have the same together.
+                   "--kv-cache-memory-bytes", str((256 << 20) // size)]
         if arguments.random_model:
             command += ["--model", arguments.random_model, "--served-model-name", "random"]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)

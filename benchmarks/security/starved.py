@@ -1,5 +1,8 @@
-"""How long running requests wait for their tokens while other programs use all processors and a new, large
-enumeration is compiled: `python3 starved.py target/release/formwork`. No core may be replaced."""
+"""How long running requests wait for their tokens while other programs use all processors and new constraints are
+compiled: `python3 starved.py target/release/formwork`. These are large enumerations, fifty hostile constraints at once, and
+two hundred schemas a second for ten seconds. No core may be replaced.
+
+Waits of all requests together: with four streams, how long a stream waits for its next chunk."""
 
 import http.client
 import json
@@ -52,6 +55,36 @@ class Neighbours:
               flush=True)
 
 
+def hostile_constraints():
+    """Fifty that take long to compile, or at each of their tokens."""
+    for number in range(10):
+        words = [f"value{value}-{number}" for value in range(3000)]
+        yield {"regex": f"(.{{0,5000}}x){{200}}{number}"}
+        yield {"json": {"oneOf": [
+            {"type": "object", "required": ["b"], "properties": {
+                f"k{branch}": {"pattern": f"^[a-{chr(98 + branch % 20)}]{{1,{3 + branch % 17}}}x{branch}$"},
+                "b": {"pattern": f"^(a|b{branch}|{number})*c$"}}} for branch in range(200)]}}
+        yield {"json": {"type": "array", "uniqueItems": True, "items": {"enum": words}}}
+        yield {"regex": "".join(f"(?=.*[{letter}-z]{{2,30}}.*{letter}{number})" for letter in "abcd") + "[a-z0-9 ]{9,900}"}
+        yield {"json": {"type": "array", "uniqueItems": True, "minItems": 20, "items": {"enum": words}}}
+
+
+def new_schema(number):
+    """One of a kind that people send."""
+    return {"type": "object", "required": ["name", "tags"], "properties": {
+        "name": {"type": "string", "maxLength": 20 + number % 300},
+        f"field{number}": {"enum": [f"a{number}", f"b{number}", None]},
+        "tags": {"type": "array", "maxItems": 3, "items": {"type": "string", "pattern": f"^[a-f]{{1,9}}{number}$"}}}}
+
+
+def constrained(model, constraint):
+    """One request, whatever becomes of it."""
+    try:
+        ask("/v1/completions", {"model": model, "prompt": "Pick", "max_tokens": 30, "structured_outputs": constraint}).read()
+    except OSError as error:
+        print(f"a request failed: {error}")
+
+
 def main(program):
     server = subprocess.Popen([program, "serve", "--port", str(PORT), "--disable-log-stats"],
                               stdout=subprocess.DEVNULL)
@@ -77,7 +110,27 @@ def main(program):
             answer.read()
             print(f"{count} strings: status {answer.status} after {time.monotonic() - start:.2f} s", flush=True)
             neighbours.report(f"and {count} strings are new")
+        hostile = [threading.Thread(target=constrained, args=(neighbours.model, body)) for body in hostile_constraints()]
+        for thread in hostile:
+            thread.start()
+        time.sleep(10)
+        neighbours.report(f"and {len(hostile)} hostile constraints")
+        for thread in hostile:
+            thread.join()
+        neighbours.report("until they ended")
+        numbers = iter(range(2000))
+        for second in range(10):
+            start = time.monotonic()
+            schemas = [threading.Thread(target=constrained, args=(neighbours.model, {"json": new_schema(next(numbers))}))
+                       for _ in range(200)]
+            for thread in schemas:
+                thread.start()
+            time.sleep(max(0.0, start + 1 - time.monotonic()))
+        neighbours.report("and 200 schemas a second")
         neighbours.ended = True
+        restarts = [line for line in ask("/metrics").read().decode().splitlines()
+                    if line.startswith("formwork:engine_restarts_total")]
+        print(*restarts)
     finally:
         for process in [*spinning, server]:
             process.terminate()

@@ -151,12 +151,18 @@ impl DataParallelClient {
         self.router.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cores' numbers of requests, `None` of those that take none now.
+    /// The cores' numbers of requests, `None` of those that take none now. One that says nothing takes none where
+    /// others do: with its requests gone it would have the fewest, and get all that come one by one.
     fn loads(&self) -> Vec<Option<usize>> {
-        let cores = self.cores.iter();
-        cores
-            .map(|core| core.takes_requests().then(|| core.num_requests()))
-            .collect()
+        let load = |core: &Arc<SupervisedCore>, is_any: bool| {
+            let takes = core.takes_requests() && (is_any || !core.is_silent());
+            takes.then(|| core.num_requests())
+        };
+        let mut loads: Vec<_> = self.cores.iter().map(|core| load(core, false)).collect();
+        if loads.iter().all(Option::is_none) {
+            loads = self.cores.iter().map(|core| load(core, true)).collect();
+        }
+        loads
     }
 
     /// The cores' numbers of requests, `None` of those that are gone for good: where no core takes any now, a

@@ -106,6 +106,10 @@ struct State {
     client: Option<Arc<EngineCoreClient>>,
     in_flight: InFlight,
     health: CoreHealth,
+    /// Whether it has shown no sign of life for a moment, though it has work.
+    is_silent: bool,
+    /// The mode in which it is paused, to pause the next one too.
+    pause_mode: Option<String>,
     /// Why the supervisor killed the core, where it did.
     killed_because: Option<String>,
     /// Why it is [`CoreHealth::Dead`], where it was not told to end.
@@ -131,6 +135,8 @@ impl SupervisedCore {
                 client: Some(Arc::new(client)),
                 in_flight: InFlight::default(),
                 health: CoreHealth::Healthy,
+                is_silent: false,
+                pause_mode: None,
                 killed_because: None,
                 gone: None,
                 end: None,
@@ -194,7 +200,7 @@ impl SupervisedCore {
         self.state().client.as_ref().and_then(|c| c.process_id())
     }
 
-    /// Calls a method of the core that there is now. What it changed is lost with that core.
+    /// Calls a method of the core that there is now. What it changed is lost with that core, but a pause isn't.
     ///
     /// # Errors
     /// The core doesn't know the method or fails at it, or there is none.
@@ -203,10 +209,19 @@ impl SupervisedCore {
         method: &str,
         args: &[serde_json::Value],
     ) -> Result<serde_json::Value, EngineCoreClientError> {
-        match self.client() {
-            Some(client) => client.call_utility(method, args).await,
-            None => Err(EngineCoreClientError::EngineDead(self.state().why_gone())),
+        let Some(client) = self.client() else {
+            return Err(EngineCoreClientError::EngineDead(self.state().why_gone()));
+        };
+        let answer = client.call_utility(method, args).await?;
+        match method {
+            "pause_scheduler" => {
+                let mode = args.first().and_then(serde_json::Value::as_str);
+                self.state().pause_mode = mode.map(str::to_owned);
+            }
+            "resume_scheduler" => self.state().pause_mode = None,
+            _ => {}
         }
+        Ok(answer)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

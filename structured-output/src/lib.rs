@@ -104,7 +104,7 @@ pub use matcher::GrammarMatcher;
 pub use metered::MeteredAllocator;
 pub use options::{
     CancelFlag, CompileBudget, CompileEffort, CompilerOptions, Draft, Format, JsonSchemaOptions,
-    Limits, PropertyOrder, Whitespace,
+    Limits, Pause, PropertyOrder, Whitespace,
 };
 pub use regex::RegexNote;
 pub use specification::{GrammarSpecification, regex_notes};

@@ -1,6 +1,7 @@
 //! Options, limits and budgets.
 
 use std::collections::BTreeMap;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +11,9 @@ use crate::regex::RegexLimits;
 /// How a [`crate::GrammarCompiler`] works. `Default` suits a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompilerOptions {
-    /// Bytes for everything that is kept for reuse: compiled grammars, expressions, masks.
-    /// Default 128 MiB. See `docs/internals/structured-output.md` for how they are shared out.
+    /// Bytes for all that grammars take together: compiled grammars, expressions, masks, in the memory that they share
+    /// and in that which some have apart.
+    /// Default 256 MiB. See `docs/internals/structured-output.md` for how they are shared out.
     pub cache_bytes: usize,
     /// What one compilation may spend, unless the call brings its own budget.
     pub budget: CompileBudget,
@@ -26,6 +28,9 @@ pub struct CompilerOptions {
     /// [`GrammarCompiler::move_apart`](crate::GrammarCompiler::move_apart). Default none: all are
     /// compiled in the shared memory, as long as that takes.
     pub max_shared_steps: Option<u64>,
+    /// What a thread does between two slices of a compilation, and wherever else it lets others have the memory that
+    /// all grammars share: offer its processor to other threads, say. Default nothing.
+    pub pause: Pause,
     /// Folder in which indexes of vocabularies are kept, so that the next start reads what this
     /// one had to build: a file of some megabytes per vocabulary, named by its hash, made where it
     /// is missing, damaged or of another version. Default none. A folder that can't be read or
@@ -37,11 +42,12 @@ pub struct CompilerOptions {
 impl Default for CompilerOptions {
     fn default() -> Self {
         Self {
-            cache_bytes: 128 << 20,
+            cache_bytes: 256 << 20,
             budget: CompileBudget::default(),
             limits: Limits::default(),
             max_mask_bytes: 32 << 20,
             max_shared_steps: None,
+            pause: Pause::default(),
             index_cache: None,
         }
     }
@@ -82,6 +88,45 @@ pub enum Draft {
     Draft2019_09,
     /// Draft 2020-12.
     Draft2020_12,
+}
+
+/// A function that a thread calls between two slices of its work: it should take some microseconds, as that happens
+/// every few tens of them. Two are equal if they are clones of one.
+#[derive(Clone, Default)]
+pub struct Pause(Option<Arc<PauseFunction>>);
+
+type PauseFunction = dyn Fn() + Send + Sync + UnwindSafe + RefUnwindSafe;
+
+impl Pause {
+    /// One that calls a function.
+    pub fn new(pause: impl Fn() + Send + Sync + UnwindSafe + RefUnwindSafe + 'static) -> Self {
+        Self(Some(Arc::new(pause)))
+    }
+
+    /// Calls it, if there is one.
+    pub(crate) fn call(&self) {
+        if let Some(pause) = &self.0 {
+            pause();
+        }
+    }
+}
+
+impl PartialEq for Pause {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Pause {}
+
+impl std::fmt::Debug for Pause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Pause").field(&self.0.is_some()).finish()
+    }
 }
 
 /// How a JSON Schema is read, and how JSON is to be written.

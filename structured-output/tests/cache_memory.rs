@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use structured_output::{
-    CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, MatcherError,
+    CancelFlag, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, MatcherError,
     PropertyOrder, TokenizerInfo,
 };
 
@@ -167,6 +167,78 @@ fn generations_in_use_keep_to_the_budget_together() {
         most = most.max(HELD.load(Ordering::Relaxed).saturating_sub(before));
     }
     println!("{cache_bytes} bytes of budget: at most {most} held, {num_ended} ended");
+    assert!(
+        most as f64 <= cache_bytes as f64 * TOLERANCE,
+        "{most} bytes"
+    );
+}
+
+/// All memory together: what grammars share, what those have that were moved apart, and what one has alone. Everybody
+/// writes what is remembered, and asks for masks.
+#[test]
+fn memory_apart_is_part_of_the_budget() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache_bytes = 8 << 20;
+    let options = CompilerOptions {
+        cache_bytes,
+        max_shared_steps: Some(20_000),
+        ..CompilerOptions::default()
+    };
+    let compiler = GrammarCompiler::new(info(), options);
+    compiler.prepare();
+    let cancel = CancelFlag::new();
+    let before = HELD.load(Ordering::Relaxed);
+    let mut most = 0;
+    let (mut num_renewed, mut num_ended) = (0, 0);
+    let hog = |n: usize| {
+        let schema = format!(
+            r#"{{"additionalProperties": {{"type": "integer", "maximum": {}}}}}"#,
+            10 + n
+        );
+        let options = JsonSchemaOptions::default();
+        let grammar = compiler.compile_json_schema(&schema, &options).unwrap();
+        GrammarMatcher::new(&grammar)
+    };
+    // Whether a text goes on with some bytes. Else its memory has ended it.
+    let mut write = |matcher: &mut GrammarMatcher, text: &str| {
+        for byte in text.bytes().map(u32::from) {
+            loop {
+                let asked = matcher.next_token_mask().map(drop);
+                let accepted = asked.and_then(|()| matcher.accept_token(byte));
+                most = most.max(HELD.load(Ordering::Relaxed).saturating_sub(before));
+                match accepted {
+                    Ok(accepted) => break assert!(accepted),
+                    Err(MatcherError::StatesExhausted { .. }) => num_renewed += 1,
+                    Err(error) => panic!("{error}"),
+                }
+                if compiler.renew(matcher, &cancel).is_err() {
+                    return false;
+                }
+            }
+        }
+        true
+    };
+    let mut hogs: Vec<GrammarMatcher> = (0..5).map(hog).collect();
+    let mut num_apart = 0;
+    for n in 0..1_500 {
+        for (place, matcher) in hogs.iter_mut().enumerate() {
+            let is_moved = place % 2 == 0 && !matcher.is_apart();
+            num_apart += usize::from(is_moved && compiler.move_apart(matcher, &cancel).is_ok());
+            let begins = matcher.num_accepted_tokens() == 0;
+            let member = format!("{}\"key {n}\":1", if begins { '{' } else { ',' });
+            if !write(matcher, &member) {
+                *matcher = hog(place);
+                num_ended += 1;
+            }
+        }
+    }
+    println!(
+        "{cache_bytes}: at most {most} held, {num_renewed} renewed, {num_apart} apart, {num_ended} ended"
+    );
+    assert!(
+        num_renewed > 10 && num_apart > 2,
+        "{num_renewed}, {num_apart}"
+    );
     assert!(
         most as f64 <= cache_bytes as f64 * TOLERANCE,
         "{most} bytes"

@@ -405,12 +405,17 @@ fn memory_stays_within_its_budget() {
         ..CompilerOptions::default()
     };
     let compiler = GrammarCompiler::new(info(), options);
-    let long_lived = GrammarMatcher::new(&compiler.compile_regex("[a-f]{4}(true|false)").unwrap());
+    let mut long_lived =
+        GrammarMatcher::new(&compiler.compile_regex("[a-f]{4}(true|false)").unwrap());
     let before = allowed(&long_lived);
     for n in 0..400 {
         let pattern = format!("(?:word{n}|[a-z]{{{n}}})[^x]{{0,{n}}}x{n}");
         let mut m = GrammarMatcher::new(&compiler.compile_regex(&pattern).unwrap());
         while !m.is_terminated() {
+            // So little is full soon.
+            if m.next_token_mask().is_err() {
+                compiler.renew(&mut m, &CancelFlag::new()).unwrap();
+            }
             let ids = allowed(&m);
             assert!(m.accept_token(ids[n % ids.len()]).unwrap());
             if m.num_accepted_tokens() > 20 {
@@ -423,7 +428,10 @@ fn memory_stays_within_its_budget() {
             compiler.cache_bytes()
         );
     }
-    // A matcher of a generation that is long gone goes on.
+    // A matcher of a generation that is long gone goes on in the current one.
+    let error = long_lived.next_token_mask().unwrap_err();
+    assert!(matches!(error, MatcherError::StatesExhausted { .. }));
+    compiler.renew(&mut long_lived, &CancelFlag::new()).unwrap();
     assert_eq!(allowed(&long_lived), before);
     let tokens: Vec<u32> = "abcd".bytes().map(u32::from).chain([256, EOS]).collect();
     assert_eq!(long_lived.validate_tokens(&tokens).unwrap(), 6);

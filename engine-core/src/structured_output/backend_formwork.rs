@@ -9,6 +9,7 @@ use structured_output::{
 };
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
+use super::priority::offer_processor;
 use super::turn::SHARED_STEPS;
 
 /// Steps of one call on a grammar: some tenths of a second, on a thread that nobody but its request waits
@@ -50,6 +51,7 @@ impl FormworkBackend {
             cache_bytes,
             limits,
             max_shared_steps: Some(SHARED_STEPS),
+            pause: offer_processor(),
             ..CompilerOptions::default()
         };
         let budget = options.budget;

@@ -17,6 +17,7 @@ mod jump_forward;
 mod manager;
 mod mask;
 mod min_tokens;
+mod other_programs;
 mod priority;
 mod reasoning;
 mod refusal;

@@ -1,39 +1,42 @@
-//! The priorities of the compile threads.
+//! How far the compile threads stand behind all others.
 
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use structured_output::Pause;
+
+use super::other_programs::OtherPrograms;
 use super::turn::Duty;
 
 /// How much nicer than the model's threads, which have that of the process, those are that find answers.
 #[cfg(target_os = "linux")]
 const ANSWER_NICENESS: libc::c_int = 5;
 
-/// Puts the calling thread behind others of the machine, as far as its duty lets it wait.
+/// The same of all other compile threads.
+#[cfg(target_os = "linux")]
+const COMPILE_NICENESS: libc::c_int = 8;
+
+/// How long a thread works before it offers its processor, where other programs use the processors.
+const BETWEEN_OFFERS: Duration = Duration::from_millis(1);
+
+/// Puts the calling thread behind others of the machine, as far as its duty lets it wait: what running requests wait
+/// for gets less than they do, but soon.
 ///
-/// What running requests wait for gets less than they do, but soon. All else runs where a core is idle:
-/// such a thread (`SCHED_IDLE`) gives way in the moment in which another wakes on its core. A nice one
-/// doesn't: it keeps the core for the rest of its turn, some milliseconds, and since all compute threads of
-/// a forward pass wait for the last, that made steps a half longer whatever the niceness. Whoever works in
-/// memory that requests share may so hold it while all cores compute; a step that needs it then waits, which
-/// makes cores idle.
+/// None runs on idle processors alone (`SCHED_IDLE`). Beside programs that use all of them such a thread has a
+/// thousandth of one, and what it holds meanwhile, running requests wait for.
 #[cfg(target_os = "linux")]
 pub(super) fn lower_priority(duty: Duty) -> std::io::Result<()> {
-    let nice = match duty {
-        Duty::Answer => {
-            // SAFETY: takes two integers, touches no memory of ours.
-            let of_process = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-            (of_process + ANSWER_NICENESS).min(19)
-        }
-        Duty::Begin | Duty::Compile | Duty::Apart => {
-            let parameters = libc::sched_param { sched_priority: 0 };
-            // SAFETY: reads the parameters, which are valid; 0 is the calling thread.
-            match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } {
-                0 => return Ok(()),
-                // Where the policy is not to be had, the least priority of the usual one.
-                _ => 19,
-            }
-        }
+    let more = match duty {
+        Duty::Answer => ANSWER_NICENESS,
+        Duty::Begin | Duty::Compile | Duty::Apart => COMPILE_NICENESS,
     };
-    // SAFETY: takes three integers, touches no memory of ours. On Linux, who 0 is the calling thread.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } {
+    // SAFETY: both take integers, touch no memory of ours. On Linux, who 0 is the calling thread.
+    let set = unsafe {
+        let of_process = libc::getpriority(libc::PRIO_PROCESS, 0);
+        libc::setpriority(libc::PRIO_PROCESS, 0, (of_process + more).min(19))
+    };
+    match set {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
@@ -43,6 +46,27 @@ pub(super) fn lower_priority(duty: Duty) -> std::io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn lower_priority(_duty: Duty) -> std::io::Result<()> {
     Ok(())
+}
+
+/// What a compile thread does after each slice of its work: it offers its processor to others. A thread that is merely
+/// nice keeps its processor for the rest of its turn, some milliseconds, when another wakes there, and all
+/// compute threads of a forward pass wait for the last.
+///
+/// Beside programs that use all processors each offer costs the rest of a turn of theirs, and a compilation makes a
+/// thousand: there it is made once a millisecond.
+pub(super) fn offer_processor() -> Pause {
+    let others = Arc::new(OtherPrograms::new());
+    Pause::new(move || {
+        thread_local! {
+            static LAST_OFFER: Cell<Option<Instant>> = const { Cell::new(None) };
+        }
+        let is_recent = |at: Instant| at.elapsed() < BETWEEN_OFFERS;
+        if others.use_much() && LAST_OFFER.get().is_some_and(is_recent) {
+            return;
+        }
+        std::thread::yield_now();
+        LAST_OFFER.set(Some(Instant::now()));
+    })
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -61,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compile_thread_yields_to_all_others() {
+    fn a_compile_thread_stands_behind_all_others() {
         let before = priority();
         let of_duty = |duty, process_niceness| {
             let lowered = std::thread::spawn(move || {
@@ -73,12 +97,12 @@ mod tests {
             });
             lowered.join().unwrap()
         };
-        let niceness = before.1;
+        let (policy, niceness) = before;
         let of_answer = of_duty(Duty::Answer, niceness);
-        assert_eq!(of_answer, (before.0, (niceness + 5).min(19)));
-        assert_eq!(of_duty(Duty::Answer, 17), (before.0, 19));
+        assert_eq!(of_answer, (policy, (niceness + 5).min(19)));
+        assert_eq!(of_duty(Duty::Answer, 17), (policy, 19));
         for duty in [Duty::Begin, Duty::Compile, Duty::Apart] {
-            assert_eq!(of_duty(duty, niceness).0, libc::SCHED_IDLE);
+            assert_eq!(of_duty(duty, niceness), (policy, (niceness + 8).min(19)));
         }
         // This thread's is as it was.
         assert_eq!(priority(), before);

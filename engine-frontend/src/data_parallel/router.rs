@@ -1,6 +1,6 @@
 //! Which of several cores gets a request.
 //!
-//! Longest prefix match first, then fewest requests. The router remembers the hashes of the prompt blocks that it
+//! Longest prefix match first, then fewest requests, then fewest blocks that were sent there. The router remembers the hashes of the prompt blocks that it
 //! sent to each core, as many as the core's cache has blocks. A core with more than [`MAX_EXTRA_REQUESTS`]
 //! requests above the least loaded one is no candidate. So a prefix that all requests share is soon in every
 //! core's cache, where it decides nothing any more.
@@ -44,6 +44,11 @@ impl Router {
         }
     }
 
+    /// Blocks that a core was sent, as far as they are remembered.
+    fn num_blocks(&self, core: usize) -> usize {
+        self.recent.get(core).map_or(0, |recent| recent.sent.len())
+    }
+
     /// Forgets what a core had in its prefix cache.
     pub(super) fn forget(&mut self, core: usize) {
         if let Some(recent) = self.recent.get_mut(core) {
@@ -78,7 +83,9 @@ impl Routing<'_> {
         let best = candidates
             .filter_map(|(core, (load, matched))| Some((core, (*load)?, *matched)))
             .filter(|(_, load, _)| *load <= fewest.saturating_add(MAX_EXTRA_REQUESTS))
-            .min_by_key(|(core, load, matched)| (usize::MAX - matched, *load, *core));
+            .min_by_key(|(core, load, matched)| {
+                (usize::MAX - matched, *load, self.router.num_blocks(*core))
+            });
         let (core, _, matched) = best?;
         if let Some(load) = self.loads.get_mut(core).and_then(Option::as_mut) {
             *load += 1;

@@ -15,7 +15,15 @@ const PREFIX: &str = "FORMWORK_";
 const MAX_DEPTH: usize = 32;
 
 /// Variables for other things than flags.
-const OTHER_VARIABLES: [&str; 3] = ["FORMWORK_CPU_LEVEL", "FORMWORK_LOG", "FORMWORK_SHARED"];
+const OTHER_VARIABLES: [&str; 5] = [
+    // The Python packages find the executables by it.
+    "FORMWORK_BIN",
+    "FORMWORK_CPU_LEVEL",
+    "FORMWORK_LOG",
+    "FORMWORK_SHARED",
+    // The plug-in for vLLM.
+    "FORMWORK_VLLM",
+];
 
 /// Why a file or a variable gives no flags.
 #[derive(Debug, thiserror::Error)]
@@ -437,6 +445,9 @@ mod tests {
     fn variables_of_kubernetes_services_are_left_alone() {
         let address = "tcp://10.0.0.1:8000";
         let variables = [
+            // Nor are those of our own that are no flags.
+            ("FORMWORK_BIN", "/opt/formwork"),
+            ("FORMWORK_VLLM", "1"),
             ("FORMWORK_SERVICE_HOST", "10.0.0.1"),
             ("FORMWORK_SERVICE_PORT", "8000"),
             ("FORMWORK_SERVICE_PORT_HTTP", "8000"),

@@ -17,6 +17,11 @@ impl SupervisedCore {
         state.health == CoreHealth::Healthy && state.client.is_some() && state.in_flight.is_open()
     }
 
+    /// True while the core shows no sign of life though it has work.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.state().is_silent
+    }
+
     /// Takes out the requests that the core doesn't have and another one may serve: after a death all but
     /// those that are suspected of more than one.
     pub(crate) fn take_movable(&self) -> Vec<MovedRequest> {

@@ -58,9 +58,14 @@ impl SupervisedCore {
             }
         };
         self.num_restarts.fetch_add(1, Ordering::Relaxed);
+        let is_paused = self.pause_again(&client).await;
         let mut state = self.state();
         state.client = Some(Arc::new(client));
-        state.health = CoreHealth::Healthy;
+        state.is_silent = false;
+        state.health = match is_paused {
+            true => CoreHealth::Paused,
+            false => CoreHealth::Healthy,
+        };
         state.send_next();
         drop(state);
         self.tell(CoreEvent::Restarted);
@@ -68,6 +73,28 @@ impl SupervisedCore {
             outputs: failed.into_iter().map(failed_alone).collect(),
             ..EngineCoreOutputs::default()
         })
+    }
+
+    /// Pauses a core that takes the place of a paused one, before it has any request: what was running then waits too.
+    /// Whether it is paused.
+    async fn pause_again(&self, client: &EngineCoreClient) -> bool {
+        let Some(mode) = self.state().pause_mode.clone() else {
+            return false;
+        };
+        // There is nothing to abort.
+        let mode = if mode == "abort" {
+            "keep"
+        } else {
+            mode.as_str()
+        };
+        let paused = client.call_utility("pause_scheduler", &[mode.into(), false.into()]);
+        match paused.await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::error!("another engine core isn't paused: {error}");
+                false
+            }
+        }
     }
 
     async fn start_another(

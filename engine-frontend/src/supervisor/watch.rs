@@ -9,6 +9,9 @@ use super::{CoreHealth, SupervisedCore};
 /// How often the core is asked for signs of life.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
+/// A core with work that shows no sign of life for so long gets no new requests that another one takes.
+const SILENT: Duration = Duration::from_secs(1);
+
 /// Asks for signs of life, and kills a core that has shown none for too long, unless that is since it gets no
 /// processor: another one would get none either.
 pub(super) async fn watch(core: Weak<SupervisedCore>) {
@@ -52,6 +55,7 @@ pub(super) async fn watch(core: Weak<SupervisedCore>) {
         let stall = core.options.health_stall;
         let mut state = core.state();
         let before = state.health;
+        state.is_silent = silence > SILENT;
         state.health = match before {
             // Another core may have come or gone meanwhile: that is for `replace` to say.
             CoreHealth::Restarting | CoreHealth::Dead => before,

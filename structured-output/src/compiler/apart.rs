@@ -13,69 +13,52 @@ use crate::matcher::GrammarMatcher;
 use crate::options::{CancelFlag, CompileBudget};
 use crate::specification::GrammarSpecification;
 
-/// Most generations for grammars that take long. These share them: who is in one waits for the others
-/// there.
-const MAX_LANES: usize = 2;
-
-/// The generations, and what was compiled in them.
-pub(super) struct Lanes {
-    engines: Mutex<Vec<Arc<Engine>>>,
+/// The generation for grammars that take long, and what was compiled in it. These share it: who is there waits for the
+/// others there.
+pub(super) struct Lane {
+    engine: Mutex<Option<Arc<Engine>>>,
     pub(super) cache: Cache<(GrammarSpecification, CompileBudget)>,
 }
 
-impl Lanes {
+impl Lane {
     pub(super) fn new(max_cache_bytes: usize) -> Self {
         Self {
-            engines: Mutex::default(),
+            engine: Mutex::default(),
             cache: Cache::new(max_cache_bytes),
         }
     }
 
-    /// The generation for another grammar: that with the fewest.
+    /// The generation, which begins with another grammar.
     fn engine(&self, fresh: impl FnOnce() -> Engine) -> Arc<Engine> {
-        let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
-        let fewest = engines
-            .iter()
-            .min_by_key(|engine| Arc::strong_count(engine));
-        match fewest {
-            Some(fewest) if engines.len() >= MAX_LANES => Arc::clone(fewest),
-            _ => {
-                let engine = Arc::new(fresh().lane());
-                engines.push(Arc::clone(&engine));
-                engine
-            }
-        }
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(engine.get_or_insert_with(|| Arc::new(fresh().lane())))
     }
 
-    /// Closes generations that are full: who is there is to go on elsewhere.
-    fn close_full(&self) {
-        let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
-        let num_before = engines.len();
-        engines.retain(|engine| {
-            let is_full = engine.is_full();
-            if is_full {
-                engine.close_at_once();
-            }
-            !is_full
-        });
-        if engines.len() < num_before {
+    /// Empties the generation where it is full: who is there is to go on in the next.
+    fn empty_if_full(&self) {
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(full) = engine.take_if(|engine| engine.is_full()) {
+            // What it held goes when nobody waits for the lock any more.
+            let remains = full.empty();
+            drop(engine);
             self.cache.clear();
+            drop(remains);
         }
     }
 
-    /// Forgets all.
+    /// Forgets all: who is there goes on.
     pub(super) fn clear(&self) {
         self.cache.clear();
-        self.engines
+        self.engine
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+            .take();
     }
 }
 
 impl GrammarCompiler {
     /// Lets a matcher go on in memory apart from that which all grammars share, where its calls hold up
-    /// nobody but a few others that take long too: compiles its grammar again there, and accepts its
+    /// nobody but others that take long too: compiles its grammar again there, and accepts its
     /// tokens again. It then stands where it stood, and matchers of equal grammars that are compiled
     /// from now on start there. Nothing to do where it is there already. Its tokens may take as many steps as
     /// in [`renew`](Self::renew).
@@ -118,19 +101,18 @@ impl GrammarCompiler {
         max_steps: u64,
         cancel: &CancelFlag,
     ) -> Option<Outcome> {
-        self.lanes.close_full();
-        match self
-            .lanes
-            .cache
-            .turn(specification, max_steps, true, cancel)
-        {
+        self.lane.empty_if_full();
+        match self.lane.cache.turn(specification, max_steps, true, cancel) {
             Turn::Compile(ticket) => {
-                let engine = self.lanes.engine(|| self.fresh_engine());
+                let generation = || {
+                    self.lane.empty_if_full();
+                    self.lane.engine(|| self.fresh_apart())
+                };
                 let patience = Patience {
                     max_steps,
                     ..Patience::ENDLESS
                 };
-                let compiled = self.compile_in(engine, specification, patience, cancel);
+                let compiled = self.compile_in(generation, specification, patience, cancel);
                 self.keep(ticket, specification, compiled.as_ref(), max_steps, false);
                 compiled
             }
@@ -144,7 +126,7 @@ impl GrammarCompiler {
         &self,
         specification: &(GrammarSpecification, CompileBudget),
     ) -> Option<Outcome> {
-        self.lanes.close_full();
-        self.lanes.cache.known(specification)
+        self.lane.empty_if_full();
+        self.lane.cache.known(specification)
     }
 }

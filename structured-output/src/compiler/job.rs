@@ -95,11 +95,11 @@ pub(super) fn compile(
     if is_dear {
         return None;
     }
-    let is_broken = engine.is_broken();
+    let is_closed = engine.is_closed();
     let specification = Arc::clone(specification);
     let compiled = root.map(|root| CompiledGrammar::new(engine, root, size, specification));
     let is_in_doubt = match &compiled {
-        _ if is_broken => true,
+        _ if is_closed => true,
         Ok(_) => is_in_doubt,
         Err(CompileError::LimitExceeded {
             limit: "max_bytes" | "max_mask_bytes",
@@ -338,7 +338,7 @@ impl Job<'_> {
             (result, states, bytes)
         });
         let Some((result, states, bytes)) = done else {
-            // The caller sees that the engine is broken, and doubts it.
+            // The caller sees that the engine is closed, and doubts it.
             return Err(exceeded("max_states", self.budget.max_states as u64));
         };
         self.states += states;

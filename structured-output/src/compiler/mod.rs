@@ -26,7 +26,7 @@ use crate::options::{
     CancelFlag, CompileBudget, CompileEffort, CompilerOptions, JsonSchemaOptions,
 };
 use crate::specification::GrammarSpecification;
-use apart::Lanes;
+use apart::Lane;
 use cache::Cache;
 use generations::Generations;
 pub use renew::RenewError;
@@ -40,8 +40,8 @@ pub use renew::RenewError;
 /// Memory: the vocabulary's index (some 15 bytes per byte of vocabulary) and at most
 /// `cache_bytes` for what is kept for reuse. States are kept by generations: where one is full, the
 /// next compilation starts another, and the old one goes with its last grammar. At most two old ones
-/// stay open beside the current, and none where they take more than `cache_bytes` together. The matchers of an older one, or of one whose grammars in use need more
-/// than its share, fail with
+/// stay open beside the current, as long as they take no more than their share together. The matchers of an older one,
+/// which is emptied, or of one whose grammars in use need more than its share, fail with
 /// [`MatcherError::StatesExhausted`](crate::MatcherError::StatesExhausted);
 /// [`renew`](GrammarCompiler::renew) lets them go on elsewhere.
 pub struct GrammarCompiler {
@@ -53,7 +53,7 @@ pub struct GrammarCompiler {
     generations: OnceLock<Mutex<Generations>>,
     cache: Cache<(GrammarSpecification, CompileBudget)>,
     num_compilations: AtomicU64,
-    lanes: Lanes,
+    lane: Lane,
     /// Generations that belong to one grammar each.
     num_own: Arc<AtomicUsize>,
 }
@@ -68,7 +68,7 @@ impl GrammarCompiler {
             cache: Cache::new(Shares::of(options.cache_bytes).grammars),
             index,
             base: OnceLock::new(),
-            lanes: Lanes::new(Shares::of(options.cache_bytes).grammars),
+            lane: Lane::new(Shares::apart(options.cache_bytes).grammars),
             options,
             num_compilations: AtomicU64::new(0),
             num_own: Arc::default(),
@@ -86,7 +86,7 @@ impl GrammarCompiler {
     /// [`MatcherError::StatesExhausted`](crate::MatcherError::StatesExhausted). Makes what
     /// [`prepare`](Self::prepare) makes.
     pub fn least_cache_bytes(&self) -> usize {
-        Shares::least_for(self.fresh_engine().state_bytes())
+        Shares::least_for(self.fresh_shared().state_bytes())
     }
 
     /// Compiles a specification of any kind, with the call's own budget and a flag to stop it.
@@ -149,7 +149,7 @@ impl GrammarCompiler {
             true => self.cache.is_light(&key),
             false => self.cache.is_known(&key),
         };
-        is_known || self.lanes.cache.is_known(&key)
+        is_known || self.lane.cache.is_known(&key)
     }
 
     fn compile_owned(
@@ -326,35 +326,43 @@ impl GrammarCompiler {
     }
 
     /// The current generation, or a new one where that is full.
-    fn engine(&self) -> Arc<Engine> {
-        let start = |generations: &mut Generations| {
+    pub(super) fn engine(&self) -> Arc<Engine> {
+        let mut generations = self.generations();
+        if generations.current.is_full() {
             // Grammars of the old one would keep it alive.
             self.cache.forget_grammars();
-            generations.start(self.fresh_engine())
-        };
-        let mut generations = self.generations();
-        let is_full = generations.current.is_full();
-        if let Some(past) = is_full.then(|| start(&mut generations)) {
+            let past = generations.start(self.fresh_shared());
             drop(generations);
             past.end();
             generations = self.generations();
         }
-        let Shares { grammars, .. } = Shares::of(self.options.cache_bytes);
-        generations.keep_within(self.options.cache_bytes.saturating_sub(grammars));
-        Arc::clone(&generations.current)
+        let past = generations.keep_within(Shares::of(self.options.cache_bytes).past);
+        let current = Arc::clone(&generations.current);
+        drop(generations);
+        past.end();
+        current
     }
 
     fn generations(&self) -> MutexGuard<'_, Generations> {
         self.generations
-            .get_or_init(|| Mutex::new(Generations::new(self.fresh_engine())))
+            .get_or_init(|| Mutex::new(Generations::new(self.fresh_shared())))
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A generation without any grammar.
-    fn fresh_engine(&self) -> Engine {
+    /// A generation without any grammar, for all to share.
+    fn fresh_shared(&self) -> Engine {
+        self.fresh_engine(Shares::of(self.options.cache_bytes))
+    }
+
+    /// The same, apart.
+    pub(super) fn fresh_apart(&self) -> Engine {
+        self.fresh_engine(Shares::apart(self.options.cache_bytes))
+    }
+
+    fn fresh_engine(&self, shares: Shares) -> Engine {
         let base = self.base.get_or_init(|| samples::base_of(&self.index));
-        Engine::new(Arc::clone(&self.index), base.clone(), &self.options)
+        Engine::new(Arc::clone(&self.index), base.clone(), &self.options, shares)
     }
 
     /// The vocabulary.
@@ -366,8 +374,8 @@ impl GrammarCompiler {
     /// go on.
     pub fn clear_cache(&self) {
         self.cache.clear();
-        self.lanes.clear();
-        self.generations().current = Arc::new(self.fresh_engine());
+        self.lane.clear();
+        self.generations().replace(self.fresh_shared());
     }
 
     /// Bytes held for reuse: compiled grammars, states and masks. At most `cache_bytes`.

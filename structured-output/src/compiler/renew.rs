@@ -43,7 +43,7 @@ pub enum RenewError {
     #[error(transparent)]
     Matcher(#[from] MatcherError),
     /// It needs memory of its own, and enough others have that: try again once one of these is gone.
-    #[error("{max} grammars have memory of their own already: there is none left")]
+    #[error("as many grammars as may have memory of their own: {max}")]
     NoMemory {
         /// Grammars that may.
         max: usize,
@@ -84,8 +84,7 @@ impl GrammarCompiler {
     ///
     /// First in the memory that new grammars share. A matcher that has come no further since the last
     /// time, or comes for the ninth time with few tokens in between, gets memory of its own; so does one whose text and
-    /// next mask don't fit beside the others. Of these there are at most two at a time, each as large
-    /// as what others share. One that is full begins anew, and is the end where less than 64 tokens were
+    /// next mask don't fit beside the others. Only one has that at a time. One that is full begins anew, and is the end where less than 64 tokens were
     /// accepted in between: so a grammar that needs too much fails alone, and its neighbours go on. Costs a compilation, unless others have compiled the
     /// grammar meanwhile, and the text's tokens: together no more than twice
     /// [`Limits::max_mask_steps`](crate::Limits::max_mask_steps) and 1,000 steps for each token, beyond
@@ -140,8 +139,10 @@ impl GrammarCompiler {
             if !came_much_further {
                 return Err(exhausted.into());
             }
-            // Its text alone takes a tenth of what it took with all that was asked on the way.
+            // Its text alone takes a tenth of what it took with all that was asked on the way. That goes first: there is
+            // no room for both.
             renewals.num_accepted = num_accepted;
+            drop(matcher.grammar().engine().empty());
             return self.renew_alone(matcher, OwnMemory::next(&self.num_own), &mut replay, cancel);
         }
         if came_much_further {
@@ -184,7 +185,7 @@ impl GrammarCompiler {
         cancel: &CancelFlag,
     ) -> Result<(), RenewError> {
         let specification = Arc::clone(matcher.grammar().compiled_from());
-        let engine = self.fresh_engine().owned(own);
+        let engine = self.fresh_apart().owned(own);
         let grammar = self.compile_alone(Arc::new(engine), &specification, cancel)?;
         move_to(matcher, &grammar, None, replay, cancel)
     }

@@ -19,6 +19,9 @@ const MAX_LIGHT_BYTES: usize = 4 << 10;
 /// apart. Of 8,034 schemas of MaskBench the largest adds 2.5 MiB.
 const MAX_SHARED_BYTES: usize = 8 << 20;
 
+/// Generations in which a compilation is tried, where one after the other is closed before it ends.
+const MAX_GENERATIONS: u32 = 4;
+
 /// Bytes of a specification that is compiled there at all: its values take some ten times as much.
 const MAX_SHARED_SOURCE_BYTES: usize = 256 << 10;
 
@@ -50,7 +53,7 @@ impl GrammarCompiler {
         }
         // Before the cache is looked at: a grammar of a generation that is full would let its new
         // matchers fail with the old ones.
-        let engine = self.engine();
+        drop(self.engine());
         let max_slice_steps = self.options.max_shared_steps.unwrap_or(u64::MAX);
         // Who has time for a slice has none for others' compilations.
         let waits = max_steps > max_slice_steps || !has_apart;
@@ -71,7 +74,7 @@ impl GrammarCompiler {
                         false => usize::MAX,
                     },
                 };
-                let compiled = self.compile_in(engine, specification, patience, cancel);
+                let compiled = self.compile_in(|| self.engine(), specification, patience, cancel);
                 let is_light = has_apart
                     && max_steps <= max_slice_steps
                     && specification.0.memory_bytes() <= MAX_LIGHT_BYTES;
@@ -100,6 +103,8 @@ impl GrammarCompiler {
         let bytes = 256 + specification.0.memory_bytes();
         match outcome {
             Some(Err(CompileError::Cancelled)) => {}
+            // It is of use to nobody any more.
+            Some(Ok(grammar)) if grammar.engine().is_closed() => {}
             Some(outcome) => {
                 let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
                 ticket.finish(outcome, bytes + grammar_bytes, is_light);
@@ -108,10 +113,11 @@ impl GrammarCompiler {
         }
     }
 
-    /// Compiles in a generation. `None` where that takes more than the patience allows.
+    /// Compiles in a generation, or, where that is closed meanwhile, in the next. `None` where that takes more than the
+    /// patience allows.
     pub(super) fn compile_in(
         &self,
-        engine: Arc<Engine>,
+        generation: impl Fn() -> Arc<Engine>,
         specification: &Arc<(GrammarSpecification, CompileBudget)>,
         patience: Patience,
         cancel: &CancelFlag,
@@ -120,13 +126,21 @@ impl GrammarCompiler {
         let limits = &self.options.limits;
         let compile =
             |engine, memory| job::compile(specification, engine, limits, patience, memory, cancel);
-        let (mut outcome, is_in_doubt) = compile(engine, Memory::Shared)?;
+        let mut engine = generation();
+        let (mut outcome, mut is_in_doubt) = compile(Arc::clone(&engine), Memory::Shared)?;
+        for _ in 1..MAX_GENERATIONS {
+            if !engine.is_closed() {
+                break;
+            }
+            engine = generation();
+            (outcome, is_in_doubt) = compile(Arc::clone(&engine), Memory::Shared)?;
+        }
         if is_in_doubt {
             // What is refused is to be refused whatever was compiled before it.
             if !patience.is_endless() {
                 return None;
             }
-            let alone = compile(Arc::new(self.fresh_engine().lane()), Memory::Alone);
+            let alone = compile(Arc::new(self.fresh_apart().lane()), Memory::Alone);
             outcome = match (outcome, alone) {
                 (Ok(grammar), Some((Ok(_), _))) => Ok(grammar),
                 (_, Some((alone, _))) => alone,
@@ -143,7 +157,8 @@ impl GrammarCompiler {
         specification: &Arc<(GrammarSpecification, CompileBudget)>,
         cancel: &CancelFlag,
     ) -> Outcome {
-        let compiled = self.compile_in(engine, specification, Patience::ENDLESS, cancel);
+        let generation = || Arc::clone(&engine);
+        let compiled = self.compile_in(generation, specification, Patience::ENDLESS, cancel);
         compiled.unwrap_or_else(|| Err(out_of_steps(specification)))
     }
 }
@@ -177,13 +192,13 @@ mod tests {
             .is_err()));
         let cancel = CancelFlag::new();
         let grammar = compiler.compile_alone(Arc::clone(&engine), &specification, &cancel);
-        assert!(!grammar.unwrap().engine().is_broken());
+        assert!(!grammar.unwrap().engine().is_closed());
         // Whoever has no patience comes again, in memory apart.
         let patience = Patience {
             max_steps: 1_000,
             ..Patience::ENDLESS
         };
-        let hasty = compiler.compile_in(engine, &specification, patience, &cancel);
+        let hasty = compiler.compile_in(|| Arc::clone(&engine), &specification, patience, &cancel);
         assert!(hasty.is_none());
     }
 }

@@ -27,7 +27,7 @@ use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
 use crate::lexical::{Fuel, Stop};
 use crate::mask::{Forgotten, Mask};
-use crate::options::{CompilerOptions, Limits};
+use crate::options::{CompilerOptions, Limits, Pause};
 pub(crate) use allowance::Allowance;
 pub(crate) use own_memory::OwnMemory;
 use ready::{Answers, ReadyAnswers};
@@ -43,6 +43,7 @@ pub(crate) struct Engine {
     /// Bytes that one call of a matcher may take.
     max_call_bytes: usize,
     shares: Shares,
+    pause: Pause,
     automaton: Mutex<TokenAutomaton>,
     /// Bytes of its states after the last work that added any: to be read without its lock.
     state_bytes: AtomicUsize,
@@ -51,6 +52,10 @@ pub(crate) struct Engine {
     ready: ReadyAnswers,
     waiting: Waiting,
     is_closed: AtomicBool,
+    /// What the generations before the current one hold, all together.
+    past_bytes: Arc<AtomicUsize>,
+    /// Whether it is one of them.
+    is_past: AtomicBool,
     /// Where it is apart from the memory that all share.
     apart: Option<Apart>,
 }
@@ -85,8 +90,8 @@ impl Engine {
         index: Arc<TokenizerIndex>,
         base: Option<Arc<Base>>,
         options: &CompilerOptions,
+        shares: Shares,
     ) -> Self {
-        let shares = Shares::of(options.cache_bytes);
         let mut automaton = TokenAutomaton::new(Arc::clone(&index), base, options.limits.max_items);
         automaton.expect_state_bytes(shares.states);
         Self {
@@ -97,30 +102,33 @@ impl Engine {
             ready: ReadyAnswers::new(shares.ready),
             waiting: Waiting::default(),
             is_closed: AtomicBool::new(false),
+            past_bytes: Arc::default(),
+            is_past: AtomicBool::new(false),
             apart: None,
             index,
             limits: options.limits.clone(),
             max_call_bytes: options.max_mask_bytes,
+            pause: options.pause.clone(),
             shares,
         }
     }
 
+    /// A generation of those that all grammars share, which together count what the past ones of them hold.
+    pub(crate) fn one_of(mut self, past_bytes: &Arc<AtomicUsize>) -> Self {
+        self.past_bytes = Arc::clone(past_bytes);
+        self
+    }
+
     /// The generation of one grammar alone.
-    pub(crate) fn owned(self, leave: OwnMemory) -> Self {
-        self.set_apart(Apart::Own { _leave: leave })
+    pub(crate) fn owned(mut self, leave: OwnMemory) -> Self {
+        self.apart = Some(Apart::Own { _leave: leave });
+        self
     }
 
     /// A generation of grammars that take long.
-    pub(crate) fn lane(self) -> Self {
-        self.set_apart(Apart::Lane)
-    }
-
-    fn set_apart(self, apart: Apart) -> Self {
-        Self {
-            apart: Some(apart),
-            shares: self.shares.apart(),
-            ..self
-        }
+    pub(crate) fn lane(mut self) -> Self {
+        self.apart = Some(Apart::Lane);
+        self
     }
 
     /// Whether it belongs to one grammar.
@@ -156,6 +164,7 @@ impl Engine {
     /// Sleeps while a matcher waits for the automaton. A lock that is given up and taken again at once
     /// mostly goes to the same thread; without this, a matcher could wait for much of its work.
     pub(crate) fn let_others_pass(&self) {
+        self.pause.call();
         self.waiting.sleep_until_none();
     }
 
@@ -168,12 +177,12 @@ impl Engine {
         }
     }
 
-    /// Does a slice of a compilation, once no matcher waits for the automaton. `None` where the automaton
-    /// [is broken](Self::is_broken).
+    /// Does a slice of a compilation, once no matcher waits for the automaton. `None` where it
+    /// [is closed](Self::is_closed).
     pub(crate) fn slice<T>(&self, work: impl FnOnce(&mut TokenAutomaton) -> T) -> Option<T> {
         self.let_others_pass();
         let mut automaton = self.lock();
-        if self.is_broken() {
+        if self.is_closed() {
             return None;
         }
         let result = work(&mut automaton);
@@ -188,9 +197,15 @@ impl Engine {
         );
     }
 
+    /// Takes note of what it holds, with the automaton's lock.
     fn store_bytes(&self, of_states: usize, of_caches: usize) {
-        self.state_bytes.store(of_states, Ordering::Relaxed);
-        self.cache_bytes.store(of_caches, Ordering::Relaxed);
+        let before = self.state_bytes.swap(of_states, Ordering::Relaxed)
+            + self.cache_bytes.swap(of_caches, Ordering::Relaxed);
+        if self.is_past.load(Ordering::Relaxed) {
+            self.past_bytes
+                .fetch_add(of_states + of_caches, Ordering::Relaxed);
+            self.past_bytes.fetch_sub(before, Ordering::Relaxed);
+        }
     }
 
     /// The tokens that may come next at a place, the vocabulary's stop tokens included.
@@ -396,14 +411,14 @@ impl Engine {
         }
     }
 
-    /// Whether its matchers have to go on elsewhere.
-    fn is_closed(&self) -> bool {
+    /// Whether its matchers have to go on elsewhere: it may be empty then.
+    pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed) || self.is_broken()
     }
 
     /// Whether a panic has left its automaton in the midst of a change, so that no answer of it can be
     /// trusted.
-    pub(crate) fn is_broken(&self) -> bool {
+    fn is_broken(&self) -> bool {
         self.automaton.is_poisoned()
     }
 
@@ -422,14 +437,20 @@ impl Engine {
         [before, self.forget(automaton)]
     }
 
-    /// Frees what can be computed again.
-    pub(crate) fn clear_caches(&self) {
+    /// Lets it be one of those before the current one, and frees what can be computed again.
+    pub(crate) fn end_as_current(&self) {
+        let mut automaton = self.lock();
+        let forgotten = self.forget_all(&mut automaton);
+        if !self.is_past.swap(true, Ordering::Relaxed) {
+            self.past_bytes
+                .fetch_add(self.counted_bytes(), Ordering::Relaxed);
+        }
+        drop(automaton);
         // Dropped when nobody waits for the lock any more.
-        let forgotten = self.forget_all(&mut self.lock());
         drop(forgotten);
     }
 
-    /// The same where nobody is at work.
+    /// Frees what can be computed again where nobody is at work.
     pub(crate) fn try_clear_caches(&self) {
         let forgotten = self
             .try_lock()
@@ -437,17 +458,31 @@ impl Engine {
         drop(forgotten);
     }
 
-    /// Lets every further call of its matchers fail, and frees what can be computed again.
-    pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
-        self.clear_caches();
+    /// Whether it is one of those before the current one, and these hold more than they may.
+    fn is_beyond_past(&self) -> bool {
+        self.is_past.load(Ordering::Relaxed)
+            && self.past_bytes.load(Ordering::Relaxed) > self.shares.past
     }
 
-    /// The same without waiting for work that is under way: what can be computed again goes with the last
-    /// grammar then.
-    pub(crate) fn close_at_once(&self) {
+    /// Lets every further call of its matchers fail.
+    fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        self.try_clear_caches();
+    }
+
+    /// The same, and gives up all that it holds, for the caller to drop where nobody waits. Nothing where somebody is
+    /// at work: then it goes with the last grammar.
+    #[must_use]
+    pub(crate) fn empty(&self) -> Option<Remains> {
+        self.close();
+        let mut automaton = self.try_lock()?;
+        let forgotten = self.forget_all(&mut automaton);
+        let fresh = TokenAutomaton::new(Arc::clone(&self.index), None, self.limits.max_items);
+        let states = std::mem::replace(&mut *automaton, fresh);
+        self.note_bytes(&automaton);
+        Some(Remains {
+            _states: states,
+            _forgotten: forgotten,
+        })
     }
 
     /// Bytes held: states, masks and answers.
@@ -459,9 +494,9 @@ impl Engine {
             + self.ready.memory_bytes()
     }
 
-    /// Bytes held after the last work. Waits for no work.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.state_bytes() + self.cache_bytes.load(Ordering::Relaxed) + self.ready.memory_bytes()
+    /// Bytes of states and of what can be computed again after the last work. Waits for no work.
+    fn counted_bytes(&self) -> usize {
+        self.state_bytes() + self.cache_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of its states. Waits for no work.
@@ -478,4 +513,19 @@ impl Engine {
     pub(crate) fn is_full(&self) -> bool {
         self.is_closed() || self.state_bytes() > self.shares.states
     }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if *self.is_past.get_mut() {
+            self.past_bytes
+                .fetch_sub(self.counted_bytes(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a generation held that is closed.
+pub(crate) struct Remains {
+    _states: TokenAutomaton,
+    _forgotten: [Forgotten; 2],
 }

@@ -10,7 +10,7 @@ pub(crate) struct OwnMemory {
 
 impl OwnMemory {
     /// Most grammars with memory of their own.
-    pub(crate) const MAX: usize = 2;
+    pub(crate) const MAX: usize = 1;
 
     /// For a grammar that has none yet; `None` where as many as may have some.
     pub(crate) fn new(num_own: &Arc<AtomicUsize>) -> Option<Self> {

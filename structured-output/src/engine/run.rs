@@ -89,6 +89,10 @@ impl Engine {
                 max: allowance.max_bytes(),
             });
         }
+        if self.is_beyond_past() {
+            self.close();
+            return Err(self.exhausted());
+        }
         // Who goes on among states that are there already disturbs nobody.
         if matches!(stop, Some(Stop::Bytes(_)))
             || after > before && after > self.shares.states_at_most

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use integration_tests::{executables, workspace};
 use serde_json::{Value, json};
@@ -224,11 +225,91 @@ fn pauses_and_aborts_reach_both() {
     }
     assert!(!server.is_healthy());
     assert_eq!(on("GET", "/is_paused").body, r#"{"is_paused":true}"#);
-    let waiting = server.begin(CHAT, &chat("Hi", 2));
+    // A core in the place of one that dies meanwhile is paused as well.
+    for (round, victim) in cores(&server).into_iter().enumerate() {
+        signal(victim, libc::SIGKILL);
+        eventually("another one is there", || {
+            let restarts = of_engines(&management, "formwork:engine_restarts_total");
+            restarts.iter().sum::<f64>() == round as f64 + 1.0
+        });
+    }
+    let waiting: Vec<Pending> = (0..4).map(|_| server.begin(CHAT, &chat("Hi", 2))).collect();
+    eventually("all wait", || {
+        let waiting = of_engines(&management, "vllm:num_requests_waiting");
+        waiting.iter().sum::<f64>() == 4.0
+    });
+    assert_eq!(on("GET", "/is_paused").body, r#"{"is_paused":true}"#);
     assert_eq!(on("POST", "/reset_prefix_cache").status, 200);
     assert_eq!(on("POST", "/resume").status, 200);
-    assert_eq!(waiting.finish().status, 200);
+    for answer in waiting {
+        assert_eq!(answer.finish().status, 200);
+    }
     eventually("it is healthy", || server.is_healthy());
+}
+
+/// One that hangs has few requests as soon as their clients leave, and is no place for the next ones.
+#[test]
+fn a_core_that_stands_still_gets_nothing_while_another_works() {
+    if !has_two_processors() {
+        return;
+    }
+    let server = Server::start(&TWO);
+    let stopped = cores(&server)[0];
+    let restarts = || of_engines(&server.address, "formwork:engine_restarts_total");
+    signal(stopped, libc::SIGSTOP);
+    // Clients that wait for half a second: whoever came to it leaves in vain.
+    let question = |i: usize| chat(&format!("Question number {i} is about stone and water."), 2);
+    let mut num_in_a_row = 0;
+    let mut number = 0;
+    eventually("it is known to stand still", || {
+        number += 1;
+        let mut pending = server.begin(CHAT, &question(number));
+        let patience = Some(Duration::from_millis(500));
+        pending.stream().set_read_timeout(patience).unwrap();
+        let is_answered = pending.stream().peek(&mut [0]).is_ok();
+        num_in_a_row = if is_answered { num_in_a_row + 1 } else { 0 };
+        num_in_a_row == 20
+    });
+    for i in 1_000..1_020 {
+        assert_eq!(server.post(CHAT, &question(i)).status, 200);
+    }
+    assert_eq!(restarts(), [0.0, 0.0], "nobody waited for another core");
+    signal(stopped, libc::SIGCONT);
+    eventually("it has requests again", || {
+        number += 1;
+        server.post(CHAT, &question(number));
+        let tokens = of_engines(&server.address, "vllm:generation_tokens_total");
+        tokens[0] > 0.0
+    });
+}
+
+/// All cores serve one model, also where its files change meanwhile.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_core_with_another_model_is_not_started() {
+    if !has_two_processors() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    model(folder.path(), 64, 2, 1);
+    let path = folder.path().to_str().unwrap();
+    let server = Server::start(&[&TWO[..], &["--max-restarts", "2", "--model", path]].concat());
+    let body = json!({"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, "ignore_eos": true});
+    let texts = || -> Vec<Value> {
+        let answers = (0..6).map(|_| server.post("/v1/completions", &body));
+        answers
+            .map(|answer| answer.json()["choices"][0]["text"].take())
+            .collect()
+    };
+    let expected = texts();
+    assert!(expected[0].is_string(), "{expected:?}");
+    model(folder.path(), 64, 2, 2);
+    signal(cores(&server)[0], libc::SIGKILL);
+    eventually("it is given up", || {
+        let gone = of_engines(&server.address, "formwork:engine_gone");
+        gone.iter().sum::<f64>() == 1.0
+    });
+    assert_eq!(texts(), expected);
 }
 
 #[test]
@@ -282,13 +363,14 @@ fn proportional_set_size(process: i32) -> u64 {
     kib.parse::<u64>().unwrap() << 10
 }
 
-/// A model of random weights of about 590 MB with the built-in model's tokenizer.
-fn large_model(folder: &Path) {
+/// A model of random weights with the built-in model's tokenizer: 590 MB with a hidden size of 1,024 and 20 layers.
+#[cfg(target_os = "linux")]
+fn model(folder: &Path, hidden_size: usize, num_hidden_layers: usize, seed: u64) {
     RandomCheckpoint {
         architecture: "Qwen2ForCausalLM",
-        hidden_size: 1024,
-        intermediate_size: 4096,
-        num_hidden_layers: 20,
+        hidden_size,
+        intermediate_size: 4 * hidden_size,
+        num_hidden_layers,
         num_attention_heads: 16,
         num_key_value_heads: 4,
         head_dim: 64,
@@ -300,7 +382,7 @@ fn large_model(folder: &Path) {
         extra: json!({}),
         dtype: safetensors::Dtype::BF16,
         num_shards: 1,
-        seed: 1,
+        seed,
     }
     .write(folder)
     .unwrap();
@@ -323,7 +405,7 @@ fn two_cores_share_the_memory_of_their_weights() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    large_model(folder.path());
+    model(folder.path(), 1024, 20, 1);
     let path = folder.path().to_str().unwrap();
     let common = [
         "--kv-cache-memory-bytes",

@@ -157,7 +157,7 @@ pub(crate) fn load(
             weights.may_write,
             &checkpoint,
             config.quantization.as_ref(),
-        ),
+        )?,
         None => SharedWeights::off(),
     });
     macro_rules! load_on_cpu {

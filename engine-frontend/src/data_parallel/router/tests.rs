@@ -28,6 +28,20 @@ fn without_a_match_the_core_with_the_fewest_requests_is_chosen() {
 }
 
 #[test]
+fn of_equals_the_one_that_was_sent_the_fewest_blocks_is_chosen() {
+    let mut router = router(3);
+    let prompts = (0..6).map(|n| request(1_000 * n..1_000 * n + 8));
+    let cores: Vec<usize> = prompts
+        .map(|prompt| route(&mut router, &[0, 0, 0], &prompt))
+        .collect();
+    assert_eq!(cores, [0, 1, 2, 0, 1, 2]);
+    // What one core has stays there.
+    assert_eq!(route(&mut router, &[0, 0, 0], &request(1_000..1_008)), 1);
+    router.forget(2);
+    assert_eq!(route(&mut router, &[0, 0, 0], &request(90_000..90_008)), 2);
+}
+
+#[test]
 fn the_longest_match_wins_up_to_an_imbalance() {
     let mut router = router(2);
     assert_eq!(route(&mut router, &[0, 0], &request(0..16)), 0);

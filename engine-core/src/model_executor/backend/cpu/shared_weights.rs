@@ -152,12 +152,15 @@ impl SharedWeights {
 
     /// The weights of this checkpoint in a file that others have too. One that is empty is filled by whoever
     /// `may_write`, of whom there is one at a time.
+    ///
+    /// # Errors
+    /// The file has those of another model: requests that go from one core to another would have two.
     pub(crate) fn open(
         file: &File,
         may_write: bool,
         checkpoint: &Checkpoint,
         config: Option<&QuantizationConfig>,
-    ) -> Self {
+    ) -> Result<Self, ModelError> {
         let sources = checkpoint.source_files();
         let fingerprint = match sources.is_empty() {
             // Its files are in the executable.
@@ -165,22 +168,29 @@ impl SharedWeights {
             false => fingerprint(&sources, config),
         };
         match fingerprint {
-            Some(fingerprint) => Self::of(file, may_write, fingerprint),
-            None => Self::off(),
+            Some(fingerprint) => Self::of(file, may_write, &fingerprint),
+            None => Ok(Self::off()),
         }
     }
 
     /// The weights of a model with this fingerprint.
-    fn of(file: &File, may_write: bool, fingerprint: String) -> Self {
-        let state = match State::of(file, may_write, fingerprint) {
-            Ok(state) => state,
-            Err(problem) => {
-                tracing::warn!("this core has weights of its own: {problem}");
-                State::Off
+    fn of(file: &File, may_write: bool, fingerprint: &str) -> Result<Self, ModelError> {
+        let state = State::of(file, may_write, fingerprint).unwrap_or_else(|problem| {
+            tracing::warn!("this core has weights of its own: {problem}");
+            State::Off
+        });
+        match &state {
+            State::Reading { table, .. } if table.fingerprint != fingerprint => {
+                Err(ModelError::File {
+                    file: "the model's files".to_owned(),
+                    problem: "they have changed since the first engine core read them, and all are to serve \
+                              one model: start the server anew, or put them back"
+                        .to_owned(),
+                })
             }
-        };
-        Self {
-            state: Mutex::new(state),
+            _ => Ok(Self {
+                state: Mutex::new(state),
+            }),
         }
     }
 
@@ -232,14 +242,14 @@ impl SharedWeights {
 }
 
 impl State {
-    fn of(file: &File, may_write: bool, fingerprint: String) -> io::Result<Self> {
+    fn of(file: &File, may_write: bool, fingerprint: &str) -> io::Result<Self> {
         let file = file.try_clone()?;
         let len = file.metadata()?.len();
         if len == 0 && may_write {
             return Ok(Self::Writing(NewFile {
                 file,
                 table: Table {
-                    fingerprint,
+                    fingerprint: fingerprint.to_owned(),
                     ..Table::default()
                 },
                 end: 0,
@@ -259,11 +269,6 @@ impl State {
         let mut table = vec![0; usize::try_from(table_end - table_start).map_err(|_| wrong())?];
         file.read_exact_at(&mut table, table_start)?;
         let table: Table = serde_json::from_slice(&table).map_err(|_| wrong())?;
-        if table.fingerprint != fingerprint {
-            return Err(io::Error::other(
-                "the model's files have changed since the first core read them",
-            ));
-        }
         let map = Arc::new(PrivateMap::new(&file, 0, len)?);
         map.use_huge_pages();
         Ok(Self::Reading { map, table })

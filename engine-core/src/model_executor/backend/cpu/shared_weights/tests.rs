@@ -32,7 +32,7 @@ fn buffer<T: Element>(values: &[T]) -> Buffer<T> {
 }
 
 fn open(file: &File, may_write: bool, fingerprint: &str) -> SharedWeights {
-    SharedWeights::of(file, may_write, fingerprint.to_owned())
+    SharedWeights::of(file, may_write, fingerprint).unwrap()
 }
 
 /// What a matrix of these values is when it has to be packed.
@@ -97,7 +97,7 @@ fn nobody_changes_what_is_sealed() {
 }
 
 #[test]
-fn weights_of_another_model_or_half_written_are_not_used() {
+fn weights_that_are_half_written_are_not_used() {
     let file = memory_file();
     let first = open(&file, true, "m");
     share(&first, "a", &[1_u8]);
@@ -107,8 +107,16 @@ fn weights_of_another_model_or_half_written_are_not_used() {
         assert!(!is_shared(&share(&other, "a", &[2_u8])));
     }
     first.finish();
-    let other = open(&file, false, "changed");
-    assert_eq!(*share(&other, "a", &[2_u8]), [2]);
+    // All cores serve one model.
+    for may_write in [false, true] {
+        let refused = SharedWeights::of(&file, may_write, "changed");
+        let message = refused.err().unwrap().to_string();
+        assert!(
+            message.contains("have changed since the first engine core"),
+            "{message}"
+        );
+    }
+    assert_eq!(*found::<u8>(&open(&file, false, "m"), "a", 1), [1]);
     // Nobody but the first core fills an empty file, and a file that can't be sealed serves nobody else.
     let empty = memory_file();
     assert!(!is_shared(&share(&open(&empty, false, "m"), "a", &[2_u8])));
