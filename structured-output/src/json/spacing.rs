@@ -1,7 +1,7 @@
 //! White space as the options ask for it.
 
 use super::schema::in_pattern;
-use super::text::Spacing;
+use super::text::{Spacing, Whitespace};
 use crate::error::CompileError;
 use crate::lexical::search::{DEAD, nearest_end};
 use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon};
@@ -10,6 +10,9 @@ use crate::regex::{self, Ast, Dialect, RegexLimits, Spelling, Translator};
 
 /// Steps for the proof that a pattern of white space matches nothing else.
 const MAX_STEPS: u64 = 100_000;
+
+/// Spaces for each level of `indent`, at most.
+const MAX_INDENT: u32 = 16;
 
 /// White space of JSON.
 const JSON_BLANKS: [(char, char); 3] = [('\t', '\n'), ('\r', '\r'), (' ', ' ')];
@@ -43,13 +46,44 @@ impl Lexicon {
         options: &JsonSchemaOptions,
         limits: RegexLimits,
     ) -> Result<Spacing, CompileError> {
+        let spaced = (
+            options.indent,
+            options.whitespace,
+            &options.whitespace_pattern,
+        );
+        let whitespace = match spaced {
+            (Some(width), Whitespace::Usual, None) if width <= MAX_INDENT => Whitespace::Spaced,
+            (Some(width), Whitespace::Usual, None) => {
+                return Err(CompileError::InvalidOption {
+                    option: "indent".to_owned(),
+                    message: format!(
+                        "expected a whole number from 0 to {MAX_INDENT}, not `{width}`"
+                    ),
+                });
+            }
+            (Some(_), ..) => {
+                return Err(CompileError::InvalidOption {
+                    option: "indent".to_owned(),
+                    message: "says what white space there is: leave `whitespace` and `whitespace_pattern` out"
+                        .to_owned(),
+                });
+            }
+            (None, whitespace, _) => whitespace,
+        };
         let mut spacing = match &options.whitespace_pattern {
-            None => self.spacing(options.whitespace),
+            None => self.spacing(whitespace),
             Some(pattern) => {
                 let pad = self.blanks(pattern, limits)?;
                 self.padded_by(pad)
             }
         };
+        if options.indent.is_some() {
+            // A line end follows it.
+            spacing.comma = self.byte(b',');
+        }
+        if options.trimmed {
+            spacing.outer = EPSILON;
+        }
         if let Some((item, key)) = &options.separators {
             let (before, after) = split(item, ',')?;
             spacing.comma = self.literal(format!("{before},{after}").as_bytes());
