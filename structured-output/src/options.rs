@@ -137,6 +137,12 @@ pub struct JsonSchemaOptions {
     /// A regular expression that stands where white space may, instead of `whitespace`. It may
     /// match nothing but JSON white space.
     pub whitespace_pattern: Option<String>,
+    /// Each item and member on a line of its own, so many spaces deeper than what it is in, as Python's
+    /// `json.dumps(indent=n)` writes it; up to 16. White space is as under [`Whitespace::Spaced`] otherwise, and
+    /// `whitespace` and `whitespace_pattern` are not given.
+    pub indent: Option<u32>,
+    /// No white space around the text, where `whitespace` or its pattern has some.
+    pub trimmed: bool,
     /// What stands between items, and between a key and its value, as Python's `json.dumps` takes
     /// them: a comma and a colon with JSON white space around. Other white space is as `whitespace`
     /// says.

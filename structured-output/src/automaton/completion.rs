@@ -12,9 +12,10 @@
 use std::sync::Arc;
 
 use super::ways::Way;
+use super::writable::AnyEnd;
 use super::{GrammarState, State, TokenAutomaton};
 use crate::index::ROOT;
-use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
+use crate::lexical::search::{Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{Fuel, Stop};
 
 /// A shorter way to the end of a text is walked again.
@@ -27,7 +28,7 @@ impl TokenAutomaton {
         if self.writes_any_text {
             self.machine.lexicon.is_live(state.lexeme, fuel)
         } else {
-            Ok(nearest_end(&mut ByTokens(self), state, fuel)? != DEAD)
+            self.is_writable(state, fuel)
         }
     }
 
@@ -41,7 +42,7 @@ impl TokenAutomaton {
         if self.writes_any_text {
             return Ok(0);
         }
-        search.run(&mut ByTokens(self), fuel)
+        search.run(&mut AnyEnd(self), fuel)
     }
 
     /// How many tokens complete the text from a state that can be completed, the stop token

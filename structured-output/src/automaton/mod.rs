@@ -36,6 +36,7 @@ mod unread_text;
 mod walk;
 mod ways;
 mod within;
+mod writable;
 
 use std::sync::Arc;
 
@@ -55,6 +56,7 @@ use memo::MaskMemo;
 use rests::RestsScratch;
 use unread_text::UnreadMemo;
 use ways::Ways;
+use writable::Writable;
 
 /// The longest forced text that is looked for at once.
 pub(crate) const MAX_FORCED_BYTES: usize = 16 << 10;
@@ -70,6 +72,10 @@ pub(crate) struct TokenAutomaton {
     masks: MaskMemo,
     /// Tokens to the nearest end, where not every text can be written (else empty).
     token_distance: HashMap<State, u32>,
+    /// Which states lead to an end, where not every text can be written (else empty).
+    writable: Writable,
+    /// The bytes that occur in tokens.
+    written_bytes: ByteSet,
     /// Tokens of the text that has the fewest bytes left after each token, see [`fewest_tokens`]; `None` where
     /// these lead nowhere.
     greedy_distance: HashMap<GrammarState, Option<u32>>,
@@ -113,6 +119,11 @@ impl TokenAutomaton {
             writes_any_text: index.writes_any_text(),
             masks: base.as_ref().map(|base| base.masks()).unwrap_or_default(),
             token_distance: HashMap::new(),
+            writable: Writable::default(),
+            written_bytes: match index.writes_any_text() {
+                true => ByteSet::FULL,
+                false => index.written_bytes(),
+            },
             greedy_distance: HashMap::new(),
             min_tokens: HashMap::new(),
             ways: Ways::default(),
@@ -179,6 +190,7 @@ impl TokenAutomaton {
             + self.greedy_distance.capacity() * (size_of::<(GrammarState, Option<u32>)>() + 1)
             + self.farthest_successor.capacity() * (size_of::<(GrammarState, u32)>() + 1)
             + self.ways.memory_bytes()
+            + self.writable.memory_bytes()
             + self.unread.memory_bytes()
             + self.grammars.memo.memory_bytes()
     }
@@ -197,6 +209,9 @@ impl TokenAutomaton {
         let languages = base.map(|base| base.languages()).unwrap_or_default();
         std::mem::replace(&mut self.grammars.memo, Memo::with(languages)).forget(&mut forgotten);
         forgotten.add(std::mem::take(&mut self.token_distance));
+        let (states, lexemes) = std::mem::take(&mut self.writable).into_maps();
+        forgotten.add(states);
+        forgotten.add(lexemes);
         forgotten.add(std::mem::take(&mut self.greedy_distance));
         forgotten.add(std::mem::take(&mut self.min_tokens));
         forgotten.add(std::mem::take(&mut self.bytes_to_end));

@@ -120,9 +120,38 @@ impl TokenAutomaton {
         state: GrammarState,
         fuel: &mut Fuel,
     ) -> Result<Arc<Mask>, Stop> {
-        let mut weighed = Weighed::new(self.index.text_tokens().len(), None);
-        self.weigh_tokens(state, &mut weighed, fuel, |_| true)?;
-        Ok(self.interned(weighed.words))
+        let mut words = vec![0; self.index.text_tokens().len()];
+        self.add_ends(state, &mut words, fuel)?;
+        // How many tokens are needed isn't asked: that takes a search of its own.
+        self.walk_tokens(state, false, fuel, |automaton, tokens, reached, fuel| {
+            let Some(&token) = tokens.first() else {
+                return Ok(());
+            };
+            let next = automaton.after_whole(reached, token, fuel)?;
+            if automaton.can_end(next, fuel)? {
+                set_bits(&mut words, tokens);
+            }
+            Ok(())
+        })?;
+        Ok(self.interned(words))
+    }
+
+    /// Adds the stop tokens where the text may end.
+    fn add_ends(
+        &mut self,
+        start: GrammarState,
+        words: &mut [u32],
+        fuel: &mut Fuel,
+    ) -> Result<(), Stop> {
+        match start {
+            GrammarState::Machine(state) => {
+                if self.is_accepting(state, fuel)? {
+                    set_bits(words, self.index.info().stop_token_ids());
+                }
+                Ok(())
+            }
+            GrammarState::Parser(state) => self.add_parser_ends(state, words, fuel),
+        }
     }
 
     /// The tokens that lead to states that can be completed in a number of tokens of which `keep`
@@ -134,16 +163,7 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
         mut keep: impl FnMut(u32) -> bool,
     ) -> Result<(), Stop> {
-        match start {
-            GrammarState::Machine(state) => {
-                if self.is_accepting(state, fuel)? {
-                    set_bits(&mut weighed.words, self.index.info().stop_token_ids());
-                }
-            }
-            GrammarState::Parser(state) => {
-                self.add_parser_ends(state, &mut weighed.words, fuel)?;
-            }
-        }
+        self.add_ends(start, &mut weighed.words, fuel)?;
         let is_unread = self.writes_any_text;
         self.walk_tokens(
             start,

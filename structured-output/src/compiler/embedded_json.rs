@@ -4,6 +4,7 @@ use super::job::Job;
 use super::opening::Compiled;
 use crate::error::CompileError;
 use crate::grammar_syntax::EmbeddedSchema;
+use crate::lexical::UNBOUNDED;
 use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
 use crate::pushdown;
 
@@ -20,6 +21,10 @@ impl Job<'_> {
                 true => PropertyOrder::Any,
                 false => PropertyOrder::Schema,
             },
+            whitespace_pattern: schema.max_whitespace.map(|max| match max {
+                UNBOUNDED => "[ \\n\\r\\t]*".to_owned(),
+                max => format!("[ \\n\\r\\t]{{0,{max}}}"),
+            }),
             ..JsonSchemaOptions::default()
         };
         let (root, compiler) = self.schema_root(&schema.text, &options, limits)?;

@@ -232,6 +232,17 @@ impl TokenizerIndex {
         is_closed.then_some(single)
     }
 
+    /// The bytes that occur in tokens.
+    pub(crate) fn written_bytes(&self) -> ByteSet {
+        let mut written = ByteSet::EMPTY;
+        for &token in self.byte_trie().tokens() {
+            for &byte in self.info.token_bytes(token) {
+                written.insert(byte);
+            }
+        }
+        written
+    }
+
     /// Bytes of memory held, the vocabulary included.
     pub(crate) fn memory_bytes(&self) -> usize {
         let tries: usize = self.tries().map(Trie::memory_bytes).sum();

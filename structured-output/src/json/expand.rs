@@ -180,9 +180,12 @@ impl Programs {
     ) -> ExprId {
         match place {
             Place::Comma => another,
-            Place::Start => lexicon.or(&[another, close]),
+            Place::Start => {
+                let another = lexicon.concat(self.style(style).spacing.first, another);
+                lexicon.or(&[another, close])
+            }
             Place::Item | Place::Next => {
-                let close = lexicon.concat(self.style(style).spacing.inner, close);
+                let close = lexicon.concat(self.style(style).spacing.close, close);
                 lexicon.or(&[another, close])
             }
         }

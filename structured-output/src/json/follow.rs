@@ -65,10 +65,11 @@ impl Programs {
                     let below = self.joined(frames);
                     let formulas = self.arrays.get(array.0);
                     let unique = formulas.iter().any(|&id| self.logic.facts(id).has_unique);
+                    let inside = self.inside(lexicon, style);
                     let inner = if unique {
-                        self.item_style(style)
+                        self.item_style(inside)
                     } else {
-                        style
+                        inside
                     };
                     let value = self.opened(lexicon, items.goals, mark, inner, fuel)?;
                     Action::Replace([Some(below), Some(value)])
@@ -86,6 +87,7 @@ impl Programs {
                 };
                 let Members { goals, next, style } = member;
                 let below = self.joined(next);
+                let style = self.inside(lexicon, style);
                 let value = match self.style(style).spacing.after_colon {
                     EPSILON => Frame::Value { goals, style },
                     _ => Frame::Colon { goals, style },
@@ -151,6 +153,15 @@ impl Programs {
             count: 0,
             style,
         })
+    }
+
+    /// The style of the values in an array or object of a style.
+    fn inside(&mut self, lexicon: &mut Lexicon, style: StyleId) -> StyleId {
+        let own = self.style(style);
+        match own.indent {
+            Some(_) => StyleId(self.styles.intern(own.inside(lexicon), 0).0),
+            None => style,
+        }
     }
 
     /// A style, within an item of an array of distinct items.

@@ -55,6 +55,15 @@ impl Frame {
     pub(crate) fn is_array(&self) -> bool {
         matches!(self, Self::Array { .. })
     }
+
+    /// The bracket that it is to end with, if it is a place in an array or object.
+    pub(crate) fn closing_bracket(&self) -> Option<u8> {
+        match self {
+            Self::Array { .. } => Some(b']'),
+            Self::Object { .. } => Some(b'}'),
+            _ => None,
+        }
+    }
 }
 
 /// Where in an array or object.

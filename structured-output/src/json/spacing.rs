@@ -5,11 +5,14 @@ use super::text::Spacing;
 use crate::error::CompileError;
 use crate::lexical::search::{DEAD, nearest_end};
 use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, Stop};
-use crate::options::JsonSchemaOptions;
+use crate::options::{JsonSchemaOptions, Whitespace};
 use crate::regex::{self, Ast, Dialect, RegexError, RegexLimits, Spelling, Translator};
 
 /// Steps for the proof that a pattern of white space matches nothing else.
 const MAX_STEPS: u64 = 100_000;
+
+/// Spaces for each level of `indent`, at most.
+const MAX_INDENT: u32 = 16;
 
 /// White space of JSON.
 const JSON_BLANKS: [(char, char); 3] = [('\t', '\n'), ('\r', '\r'), (' ', ' ')];
@@ -44,8 +47,12 @@ impl Lexicon {
         limits: RegexLimits,
         fuel: &mut Fuel,
     ) -> Result<Result<Spacing, CompileError>, Stop> {
+        let whitespace = match whitespace_of(options) {
+            Ok(whitespace) => whitespace,
+            Err(error) => return Ok(Err(error)),
+        };
         let spacing = match &options.whitespace_pattern {
-            None => Ok(self.spacing(options.whitespace)),
+            None => Ok(self.spacing(whitespace)),
             Some(pattern) => match self.blanks(pattern, limits) {
                 Ok(blanks) => self.proven(pattern, blanks, fuel)?,
                 Err(error) => Err(invalid_pattern(in_pattern(pattern, &error))),
@@ -54,12 +61,19 @@ impl Lexicon {
         Ok(spacing.and_then(|spacing| self.separated(spacing, options)))
     }
 
-    /// The same with separators of its own, if the options have some.
+    /// The same with what is around the text and with separators of its own, if the options have some.
     fn separated(
         &mut self,
         mut spacing: Spacing,
         options: &JsonSchemaOptions,
     ) -> Result<Spacing, CompileError> {
+        if options.indent.is_some() {
+            // A line end follows it.
+            spacing.comma = self.byte(b',');
+        }
+        if options.trimmed {
+            spacing.outer = EPSILON;
+        }
         if let Some((item, key)) = &options.separators {
             let (before, after) = split(item, ',')?;
             spacing.comma = self.literal(format!("{before},{after}").as_bytes());
@@ -104,6 +118,29 @@ impl Lexicon {
                 "`{pattern}` matches something else than JSON white space (space, tab, line ends)"
             ))),
         })
+    }
+}
+
+/// The white space that the options name, and that of indented text.
+fn whitespace_of(options: &JsonSchemaOptions) -> Result<Whitespace, CompileError> {
+    let invalid = |message: String| CompileError::InvalidOption {
+        option: "indent".to_owned(),
+        message,
+    };
+    match (
+        options.indent,
+        options.whitespace,
+        &options.whitespace_pattern,
+    ) {
+        (None, whitespace, _) => Ok(whitespace),
+        (Some(width), Whitespace::Usual, None) if width <= MAX_INDENT => Ok(Whitespace::Spaced),
+        (Some(width), Whitespace::Usual, None) => Err(invalid(format!(
+            "expected a whole number from 0 to {MAX_INDENT}, not `{width}`"
+        ))),
+        (Some(_), ..) => Err(invalid(
+            "says what white space there is: leave `whitespace` and `whitespace_pattern` out"
+                .to_owned(),
+        )),
     }
 }
 

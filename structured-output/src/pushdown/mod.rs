@@ -34,7 +34,7 @@ use hashbrown::HashMap;
 
 use crate::held::with_room;
 use crate::json::{Action, Expansion, Frame, Programs};
-use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, Stop};
 pub(crate) use keys::{KeyId, Keys, NO_KEY, UNREAD};
 pub(crate) use reads::Reads;
 pub(crate) use stack::{EMPTY_STACK, FrameId, StackId, Stacks};
@@ -154,6 +154,18 @@ impl Machine {
     /// The stacks.
     pub(crate) fn stacks(&self) -> &Stacks {
         &self.stacks
+    }
+
+    /// The brackets that close the arrays and objects of a stack.
+    pub(crate) fn closing_brackets(&self, mut stack: StackId) -> ByteSet {
+        let mut brackets = ByteSet::EMPTY;
+        while let Some(top) = self.stacks.top(stack) {
+            if let Some(bracket) = self.stacks.frame(top).closing_bracket() {
+                brackets.insert(bracket);
+            }
+            stack = self.stacks.below(stack);
+        }
+        brackets
     }
 
     /// The bytes of a text that a state keeps.

@@ -366,6 +366,11 @@ impl SchemaCompiler {
         for (keyword, schema) in inner {
             let scope = self.scope_under(place.scope, &keyword);
             self.enter_later(&schema, place.resource, scope)?;
+            // Whether exactly one branch holds is asked without the option `strict`.
+            let condition = self.condition_scope(scope);
+            if keyword == "oneOf" && condition != scope {
+                self.enter_later(&schema, place.resource, condition)?;
+            }
         }
         Ok(())
     }
