@@ -87,8 +87,8 @@ impl SupervisedCore {
         } else {
             mode.as_str()
         };
-        let paused = client.call_utility("pause_scheduler", &[mode.into(), false.into()]);
-        match paused.await {
+        let args = [mode.into(), false.into()];
+        match client.call_utility("pause_scheduler", &args).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::error!("another engine core isn't paused: {error}");
