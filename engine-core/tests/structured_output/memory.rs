@@ -48,7 +48,7 @@ fn memory_that_is_full_changes_no_answer() {
     let (expected, roomy) = answers(&Setup::default());
     assert_eq!(roomy.totals.structured.num_renewed_grammars, 0);
     let small = Setup {
-        cache_bytes: Some(1024 * KIBIBYTE),
+        cache_bytes: Some(1280 * KIBIBYTE),
         ..Setup::default()
     };
     let drafting = Setup {
@@ -79,7 +79,7 @@ fn memory_that_is_full_changes_no_answer() {
 #[test]
 fn what_is_too_large_alone_fails_alone() {
     let mut engine = Engine::new(&Setup {
-        cache_bytes: Some(160 * KIBIBYTE),
+        cache_bytes: Some(320 * KIBIBYTE),
         ..Setup::default()
     });
     let requests = requests(&engine);
