@@ -9,8 +9,8 @@ use protocol::{
 };
 
 use super::source::{CoreSource, difference};
-use super::{CoreEvent, CoreHealth, SupervisedCore};
-use crate::engine_core_client::{EngineCoreClient, EngineDeadError};
+use super::{CoreHealth, SupervisedCore};
+use crate::engine_core_client::{CoreEvent, EngineCoreClient, EngineDeadError};
 
 /// Pauses before the second and later attempts in a row that brought nothing.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -87,8 +87,8 @@ impl SupervisedCore {
         } else {
             mode.as_str()
         };
-        let paused = client.call_utility("pause_scheduler", &[mode.into(), false.into()]);
-        match paused.await {
+        let arguments = [mode.into(), false.into()];
+        match client.call_utility("pause_scheduler", &arguments).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::error!("another engine core isn't paused: {error}");
