@@ -87,8 +87,8 @@ impl SupervisedCore {
         } else {
             mode.as_str()
         };
-        let arguments = [mode.into(), false.into()];
-        match client.call_utility("pause_scheduler", &arguments).await {
+        let args = [mode.into(), false.into()];
+        match client.call_utility("pause_scheduler", &args).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::error!("another engine core isn't paused: {error}");
