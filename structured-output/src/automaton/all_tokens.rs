@@ -56,11 +56,9 @@ impl TokenAutomaton {
             self.walk_narrowed(trie, state, words, part)
         });
         self.grammars.memo.swap_steps();
-        match narrowed? {
-            // It was all that there is.
-            Some(false) => return Ok(()),
-            // What was found holds.
-            Some(true) | None => {}
+        // Else what was found holds.
+        if narrowed? == Some(false) {
+            return Ok(());
         }
         fuel.burn(trie.tokens().len() as u64 / 8)?;
         let mut wanted = Wanted::with(trie, words, false);
