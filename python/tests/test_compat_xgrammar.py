@@ -360,6 +360,12 @@ CAPTURED = [
     ),
     ('start: "a" v\nv[capture]: %json {"type": "array"}', b"a[1, [2]]", [("v", b"[1, [2]]")]),
     ('start: "a" v\nv[capture]: /[0-9]*/', b"a", [("v", b"")]),
+    # What ends a text by `stop` is no part of what is around it; by `suffix` it is.
+    (
+        'start[capture="all"]: a b "z"\na[capture, stop="!", stop_capture="mark"]: /[a-z!]*/\nb[suffix=/;+/]: /[a-z]*/',
+        b"xy!k;z",
+        [("mark", b"!"), ("a", b"xy"), ("all", b"xyk;z")],
+    ),
 ]
 
 
@@ -378,10 +384,9 @@ def test_captures(compiler, source, text, expected):
 
 
 def test_captures_that_are_not_served_say_so(compiler):
-    source = 'start: a\na[capture, stop=";"]: /[a-z]*/'
-    matcher = xgr.GrammarMatcher(compiler.compile_lark(source))
-    with pytest.raises(NotImplementedError, match="stop or suffix"):
-        matcher.get_captures()
+    tokens = xgr.GrammarMatcher(compiler.compile_lark("start: a\na[capture]: <[97]>"))
+    with pytest.raises(NotImplementedError, match="named by id"):
+        tokens.get_captures()
     matcher = xgr.GrammarMatcher(compiler.compile_lark('start: a\na[capture]: "x"'))
     with pytest.raises(NotImplementedError, match="deduplicate"):
         matcher.get_captures(deduplicate=False)

@@ -24,10 +24,10 @@ _HEAD = re.compile(
     re.MULTILINE,
 )
 _ATTRIBUTE = re.compile(rf"\s*(?P<attribute>[A-Za-z_]+(?:\s*=\s*(?:{_STRING}\w*|{_REGEX}|[^,\]\s]+))?)\s*(?:,|$)")
-_REPORTED = re.compile(rf"(?:stop_)?capture(?:\s*=\s*{_STRING})?|temperature\s*=\s*[\d.]+")
+_NAME = r'\s*=\s*"[A-Za-z_][A-Za-z0-9_-]*"'
+_REPORTED = re.compile(rf"capture(?:{_NAME})?|stop_capture{_NAME}|temperature\s*=\s*[\d.]+")
 
 _NAMED = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?![/*])(?:\\.|[^/\\\n])+/|(?P<token><[^\s<>\[\]]+>)|(?P<ids><\[)')
-_CAPTURE = re.compile(r'capture(?:\s*=\s*"(?P<name>[^"\\]*)")?')
 # Ways that are tried for one text.
 _MAX_STEPS = 50_000
 
@@ -46,7 +46,10 @@ def without_reports(source: str) -> str:
         if "".join(each[0] for each in attributes) != match["attributes"]:
             return match[0]
         kept = [each["attribute"] for each in attributes if not _REPORTED.fullmatch(each["attribute"])]
-        if len(kept) == len(attributes):
+        names = [re.split(r"\s*=", each["attribute"])[0] for each in attributes]
+        is_terminal = match["name"].lstrip(" \t!?_")[:1].isupper()
+        ends = {"stop", "suffix"} & set(names)
+        if len(set(names)) < len(names) or is_terminal or ("stop_capture" in names and not ends):
             return match[0]
         return match["name"] + (f"[{', '.join(kept)}]" if kept else "")
 
@@ -61,11 +64,24 @@ class Capture(NamedTuple):
     text: bytes
     start: int
     """Where it begins: bytes of the text before it."""
+    end: int
+    """Where it ends: bytes of the text up to its end. What a rule within it ended with by `stop` is no part of `text`."""
 
-    @property
-    def end(self) -> int:
-        """Where it ends: bytes of the text up to its end."""
-        return self.start + len(self.text)
+
+class _Rule(NamedTuple):
+    """A rule between marks: one before it, one after it, and one before what ends its text."""
+
+    name: str | None
+    """Its capture's, if it is captured."""
+    end_name: str | None
+    """That of what ends its text, if that is captured."""
+    ends_early: bool
+    """True with `stop` and `suffix`: its text ends as early as it can, and so does what ends it."""
+    is_hidden: bool
+    """True with `stop`: what ends its text is no part of captures around it."""
+
+
+_BEGIN, _SPLIT, _END = range(3)
 
 
 def mentions_capture(source: str) -> bool:
@@ -81,7 +97,7 @@ class LarkCaptures:
         tokenizer_info: the vocabulary; or the bytes of its tokens, and ids of those that are no text.
 
     Raises:
-        NotImplementedError: a rule with `stop`, `suffix` or `stop_capture` is captured, or tokens are named by id.
+        NotImplementedError: a terminal is captured, or tokens are named by id.
         CompileError: the marks leave a grammar that can't be enforced.
     """
 
@@ -105,10 +121,10 @@ class LarkCaptures:
                 if id_ in self._special:
                     marks.append(len(vocab))
                 vocab.append(token)
-        self._names: list[str] = []
+        self._rules: list[_Rule] = []
         self._first = len(vocab)
         marked = _HEAD.sub(self._marked, source)
-        for at in range(2 * len(self._names)):
+        for at in range(3 * len(self._rules)):
             marks.append(len(vocab))
             vocab.append(b"<|formwork mark %d|>" % at)
         vocab.append(b"")
@@ -119,18 +135,31 @@ class LarkCaptures:
     def _marked(self, match: re.Match[str]) -> str:
         """A rule as one with marks, around one that is read as it was."""
         attributes = [each["attribute"] for each in _ATTRIBUTE.finditer(match["attributes"])]
-        captures = [(each, _CAPTURE.fullmatch(each)) for each in attributes]
-        found = [(each, capture) for each, capture in captures if capture is not None]
-        if not found:
-            return match[0]
-        if any(re.match(r"stop|suffix", each) for each in attributes):
-            raise NotImplementedError("captures of rules with stop or suffix aren't supported")
+        given = dict(re.split(r"\s*=\s*", each, maxsplit=1) if "=" in each else (each, "") for each in attributes)
         name = re.sub(r"\.[+-]?\d+$", "", match["name"].strip(" \t!?"))
-        self._names.append(found[0][1]["name"] or name)
-        begin = self._first + 2 * (len(self._names) - 1)
-        rest = [each for each in attributes if not _CAPTURE.fullmatch(each)]
+        ends = given.get("stop", given.get("suffix"))
+        # How many tokens a text has isn't known of its bytes.
+        rest = [each for each in attributes if not re.match(r"(stop_)?capture|temperature|max_tokens|stop|suffix", each)]
+        if "capture" not in given and "stop_capture" not in given and "stop" not in given:
+            kept = [*rest, *(each for each in attributes if each.startswith("suffix"))]
+            return match["name"] + (f"[{', '.join(kept)}]" if kept else "")
+        if name.lstrip("_")[:1].isupper():
+            if "stop" in given and not {"capture", "stop_capture"} & given.keys():
+                return match[0]
+            raise NotImplementedError(f"captures of terminals, such as {name}, aren't supported")
+        if "stop_capture" in given and ends is None:
+            raise NotImplementedError(f"stop_capture of {name} needs stop or suffix")
+        own = given["capture"].strip('"') or name if "capture" in given else None
+        of_end = given["stop_capture"].strip('"') if "stop_capture" in given else None
+        self._rules.append(_Rule(own, of_end, ends is not None, "stop" in given))
+        begin, split, end = (self._first + 3 * (len(self._rules) - 1) + place for place in range(3))
+        if ends is None:
+            inner = f"{name}_captured" + (f"[{', '.join(rest)}]" if rest else "")
+            return f"{name}: <[{begin}]> {name}_captured <[{end}]>\n{inner}"
+        # Where a text ends so is found out here, among all places.
+        rest = [each for each in rest if each != "lazy"]
         inner = f"{name}_captured" + (f"[{', '.join(rest)}]" if rest else "")
-        return f"{name}: <[{begin}]> {name}_captured <[{begin + 1}]>\n{inner}"
+        return f"{name}: <[{begin}]> {name}_captured <[{split}]> {name}_end <[{end}]>\n{name}_end: {ends}\n{inner}"
 
     def _signs(self, steps: Sequence[int | bytes]) -> Iterator[_Sign]:
         """What was accepted, sign by sign."""
@@ -154,7 +183,7 @@ class LarkCaptures:
             NotImplementedError: no way to read the text was found in as many steps as are tried.
         """
         signs = list(self._signs(steps))
-        marks = range(self._first, self._first + 2 * len(self._names))
+        marks = range(self._first, self._first + 3 * len(self._rules))
         waiting: list[tuple[int, GrammarMatcher, tuple[tuple[int, int], ...]]] = [
             (0, GrammarMatcher(self._grammar), ())
         ]
@@ -162,36 +191,48 @@ class LarkCaptures:
             if not waiting:
                 break
             at, matcher, events = waiting.pop()
-            ends, begins = [], []
+            late, early = [], []
             for mark in marks:
-                is_end = (mark - self._first) % 2 == 1
+                number, place = divmod(mark - self._first, 3)
                 # One rule begins once at a place.
-                if not is_end and (at, mark) in events:
+                if place == _BEGIN and (at, mark) in events:
                     continue
                 after = matcher.fork()
                 if after.accept_token(mark):
-                    (ends if is_end else begins).append((at, after, (*events, (at, mark))))
+                    is_early = place == _BEGIN or self._rules[number].ends_early
+                    (early if is_early else late).append((at, after, (*events, (at, mark))))
             if at == len(signs):
-                if matcher.is_completed() or not (ends or begins or is_complete):
+                if matcher.is_completed() or not (late or early or is_complete):
                     return self._written(signs, events)
-                waiting += begins + ends
+                waiting += early + late
                 continue
-            waiting += ends
+            waiting += late
             if matcher.accept_token(signs[at][0]):
                 waiting.append((at + 1, matcher, events))
-            waiting += begins
+            waiting += early
         raise NotImplementedError("how this text was read isn't known: its grammar can be read in too many ways")
 
     def _written(self, signs: list[_Sign], events: tuple[tuple[int, int], ...]) -> list[Capture]:
         begun: list[int] = []
-        found = []
+        hidden: set[int] = set()
+        found: list[Capture] = []
+
+        def capture(name: str | None, first: int, end: int) -> None:
+            if name is not None:
+                text = b"".join(signs[at][1] for at in range(first, end) if at not in hidden)
+                start, stop = (sum(len(sign[1]) for sign in signs[:place]) for place in (first, end))
+                found.append(Capture(name, text, start, stop))
+
         for at, mark in events:
-            number, is_end = divmod(mark - self._first, 2)
-            if not is_end:
+            number, place = divmod(mark - self._first, 3)
+            rule = self._rules[number]
+            if place != _END:
                 begun.append(at)
                 continue
+            end = begun.pop() if rule.ends_early else at
             first = begun.pop()
-            text = b"".join(sign[1] for sign in signs[first:at])
-            start = sum(len(sign[1]) for sign in signs[:first])
-            found.append(Capture(self._names[number], text, start))
+            capture(rule.end_name, end, at)
+            capture(rule.name, first, end)
+            if rule.is_hidden:
+                hidden.update(range(end, at))
         return found
