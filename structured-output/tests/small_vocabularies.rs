@@ -546,7 +546,7 @@ fn json_objects_of_few_signs() {
         let mask = matcher.next_token_mask().unwrap();
         let ids = mask.token_ids().into_iter().map(|id| id as usize);
         Some(
-            ids.map(|id| signs.get(id).map_or("end", |sign| sign).to_owned())
+            ids.map(|id| signs.get(id).copied().unwrap_or("end").to_owned())
                 .collect(),
         )
     };

@@ -101,7 +101,7 @@ impl Graph for AnyEnd<'_> {
 
     fn known(&self, state: State) -> u32 {
         match self.0.writable.states.get(&state) {
-            Some(&(ALIVE | DEAD)) => self.0.writable.states[&state],
+            Some(&known @ (ALIVE | DEAD)) => known,
             _ => UNKNOWN,
         }
     }

@@ -69,8 +69,7 @@ impl<'a> Parser<'a, '_> {
         let mut body = self.expression(is_terminal(name) || is_lexeme)?;
         self.only_text = None;
         if let Some(max) = attributes.max_chars {
-            let any = self.rule.push(offset, NodeKind::Class(any_char()));
-            let inner = any;
+            let inner = self.rule.push(offset, NodeKind::Class(any_char()));
             let short = self
                 .rule
                 .push(offset, NodeKind::Repeat { inner, min: 0, max });
