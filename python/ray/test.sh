@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs formwork-ray into a virtual environment, checks its types and runs python/ray/tests. FORMWORK_BIN names the
-# folder with Formwork's executables (target/debug where absent). Arguments go to pytest. Ends with 75 where the
-# packages that it needs (750 MB) can't be had.
+# folder with Formwork's executables (target/debug where absent). Arguments go to pytest, such as -m "not slow". Ends
+# with 75 where the packages that it needs (750 MB) can't be had.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}

@@ -34,6 +34,11 @@ def render(folder):
 RENDERED = {folder: render(DEPLOY / folder) for folder in FOLDERS}
 
 
+def documented_blocks():
+    """The manifests of the documentation, and the parts of some, as text."""
+    return re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.S)
+
+
 def of_kind(objects, kind, name=None):
     return [o for o in objects if o["kind"] == kind and name in (None, o["metadata"]["name"])]
 
@@ -110,8 +115,9 @@ class Valid(unittest.TestCase):
                 self.assertIn(plugin["pluginRef"], declared)
 
     def test_every_manifest_of_the_documentation_is_valid(self):
-        blocks = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.S)
-        objects = [o for block in blocks for o in yaml.safe_load_all(block)]
+        objects = [o for block in documented_blocks() for o in yaml.safe_load_all(block)]
+        # A list is plugins of the picker's file, which have a test of their own.
+        objects = [o for o in objects if not isinstance(o, list)]
         kinds = [o["kind"] for o in objects]
         self.assertGreaterEqual(len(kinds), 3, kinds)
         # kustomize's own files are checked by rendering.
@@ -119,10 +125,10 @@ class Valid(unittest.TestCase):
         for value, problem in zip(objects, schemas.problems(objects, MODULES)):
             self.assertIsNone(problem, f"{DOCS.name}: {value['kind']}")
 
-    def test_the_overlay_of_the_documentation_renders(self):
-        blocks = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.S)
-        files = [block for block in blocks if "kind: Kustomization" in block]
-        self.assertTrue(files)
+    def test_the_overlays_of_the_documentation_render(self):
+        """And what they make of the base is valid, fields that their patches add included."""
+        files = [block for block in documented_blocks() if "kind: Kustomization" in block]
+        self.assertEqual(len(files), 2)
         for text in files:
             folder = DEPLOY / "overlays" / f".of-the-documentation-{os.getpid()}"
             folder.mkdir()
@@ -133,6 +139,19 @@ class Valid(unittest.TestCase):
                 (folder / "kustomization.yaml").unlink()
                 folder.rmdir()
             self.assertEqual(set(schemas.problems(objects, MODULES)), {None})
+
+    def test_plugins_of_the_documentation_are_valid_in_the_endpoint_pickers_file(self):
+        """Each in place of the one that the page says it replaces."""
+        path = DEPLOY / "components" / "gateway" / "endpoint-picker-config.yaml"
+        lists = [o for o in map(yaml.safe_load, documented_blocks()) if isinstance(o, list)]
+        self.assertEqual(len(lists), 1)
+        config = yaml.safe_load(path.read_text())
+        kept = [plugin for plugin in config["plugins"] if plugin["type"] != "approx-prefix-cache-producer"]
+        self.assertEqual(len(kept), len(config["plugins"]) - 1)
+        config["plugins"] = kept + lists[0]
+        self.assertEqual(schemas.problems([config], MODULES), [None])
+        lists[0][-1]["parameters"]["kvEventsConfig"]["socketPort"] = 5557
+        self.assertNotEqual(schemas.problems([config], MODULES), [None])
 
     def test_wrong_objects_are_refused(self):
         """A field more and a value of another type, in each kind."""
@@ -300,6 +319,28 @@ class FitsTogether(unittest.TestCase):
             runtime = one(objects, "ServingRuntime", model["runtime"])
             formats = [supported["name"] for supported in runtime["spec"]["supportedModelFormats"]]
             self.assertIn(model["modelFormat"]["name"], formats)
+
+    def test_replicas_follow_what_waits_and_what_runs(self):
+        """The same two sums and the same shares of a replica in both autoscalers; nothing multiplies replicas."""
+        (scaled,) = of_kind(RENDERED["overlays/autoscaling"], "ScaledObject")
+        expected = {}
+        for trigger in scaled["spec"]["triggers"]:
+            self.assertEqual(trigger.get("metricType", "AverageValue"), "AverageValue")
+            metric = re.fullmatch(r"sum\((.*)\{job=\"formwork\"\}\)", trigger["metadata"]["query"])[1]
+            expected[metric] = trigger["metadata"]["threshold"]
+        self.assertEqual(set(expected), {"vllm:num_requests_waiting", "vllm:num_requests_running"})
+
+        service = one(RENDERED["overlays/kserve"], "InferenceService")
+        found = {}
+        for metric in service["spec"]["predictor"]["autoScaling"]["metrics"]:
+            self.assertEqual(metric["type"], "External")
+            query = metric["external"]["metric"]["query"]
+            name = service["metadata"]["name"]
+            target = metric["external"]["target"]
+            # What KServe's webhook asks for: `value` in any case, and the field of its type.
+            self.assertEqual(target, {"type": "AverageValue", "averageValue": target["value"], "value": target["value"]})
+            found[re.fullmatch(rf"sum\((.*)\{{model_name=\"{name}\"\}}\)", query)[1]] = target["value"]
+        self.assertEqual(found, expected)
 
     def test_the_picker_is_told_its_pool_and_its_file(self):
         for folder in ("overlays/gateway", "overlays/ten-machines"):

@@ -73,7 +73,11 @@ def parent(pid):
 
 def engine_pids():
     """Processes of `formwork-batch` that were started from the folder under test."""
-    wanted = os.path.realpath(executable("formwork-batch"))
+    return pids_of(executable("formwork-batch"))
+
+
+def pids_of(program):
+    wanted = os.path.realpath(program)
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             if os.readlink(f"/proc/{pid}/exe") == wanted:

@@ -4,9 +4,12 @@ import os
 import pathlib
 import re
 
+import pytest
+
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/ray.md"
 
 
+@pytest.mark.slow
 def test_the_examples_run(cluster, executables, monkeypatch):
     monkeypatch.setenv("PATH", executables + os.pathsep + os.environ["PATH"])
     monkeypatch.delenv("FORMWORK_BIN")

@@ -2,13 +2,16 @@
 
 import io
 import json
+import logging
 import os
 import subprocess
 
 import pytest
+import ray
 from conftest import SCHEMA, line
 
 import formwork.ray
+from formwork.ray._cluster import resources, warn_without_room
 from formwork.ray._file import FileSummary, _resume
 from formwork.ray._process import executable
 
@@ -45,6 +48,7 @@ def files(tmp_path_factory, executables):
     return folder
 
 
+@pytest.mark.slow
 def test_a_node_is_lost_and_then_the_driver(files, second_node):
     """The file is that of one machine, whatever is killed; and a half of it, cut anywhere, is gone on with."""
     out = files / "out.jsonl"
@@ -66,6 +70,63 @@ def test_a_node_is_lost_and_then_the_driver(files, second_node):
     out.write_bytes(half)
     summary = formwork.ray.batch_file(str(files / "in.jsonl"), str(out), engines=2, seed=5, resume=True)
     assert results(out) == expected and summary.resumed == half.count(b"\n") and summary.failed == 2
+
+
+def test_nodes_without_room_to_spare(cluster, second_node, tmp_path):
+    """One of five engines never starts, and those of the lost node never start again."""
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(line(str(i), f"Tell me about {i}.") + "\n" for i in range(300)))
+    one_machine(source, tmp_path / "expected.jsonl")
+
+    def on_progress(summary):
+        if summary.lines > 60:
+            second_node.kill()
+
+    summary = formwork.ray.batch_file(str(source), str(out), engines=5, lines_per_task=10, on_progress=on_progress)
+    assert results(out) == results(tmp_path / "expected.jsonl")
+    assert summary.lines == 300
+
+
+def test_what_the_cluster_has_no_room_for_is_told(cluster, caplog):
+    """With what is asked, what there is, and how many can run."""
+    assert warn_without_room("batch_file", 2, resources(1, 0, None)) is None
+    assert warn_without_room("batch_file", 3, resources(1, 0, {"resources": {}})) == (
+        "formwork.ray.batch_file: 3 engines with 1 CPU each are asked for, and only 2 can run until nodes are added; "
+        "the nodes there are: 0 CPU; 2 CPU"
+    )
+    caplog.clear()
+    formwork.ray.batch(ray.data.from_items([{"prompt": "Hello"}]), num_cpus=16, ray_remote_args={"resources": {"x": 1}})
+    formwork.ray.serve_app(min_replicas=5, max_replicas=5)
+    assert [record.message for record in caplog.records if record.name == "formwork.ray"] == [
+        "formwork.ray.batch: 1 engines with 16 CPU, 1 x each are asked for, and no node has so much, so none can run "
+        "until nodes are added; the nodes there are: 0 CPU, 0 x; 2 CPU, 0 x",
+        "formwork.ray.serve_app: 5 engines with 1 CPU each are asked for, and only 2 can run until nodes are added; "
+        "the nodes there are: 0 CPU; 2 CPU",
+    ]
+
+
+def test_a_run_without_room_for_any_engine_says_so_again(cluster, tmp_path, caplog, monkeypatch):
+    """And goes on once there is room."""
+    monkeypatch.setattr("formwork.ray._file._PATIENCE_S", 0.5)
+    (tmp_path / "in.jsonl").write_text(line("a", "Hello") + "\n")
+    nodes = []
+
+    class AddNode(logging.Handler):
+        def emit(self, record):
+            messages.append(record.getMessage())
+            if len(messages) == 2:
+                nodes.append(cluster.add_node(num_cpus=3))
+
+    messages, handler = [], AddNode()
+    logging.getLogger("formwork.ray").addHandler(handler)
+    try:
+        summary = formwork.ray.batch_file(str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), num_cpus=3)
+    finally:
+        logging.getLogger("formwork.ray").removeHandler(handler)
+        for node in nodes:
+            cluster.remove_node(node)
+    assert summary.lines == 1 and summary.restarts == 0
+    assert "1 engines with 3 CPU each are asked for, and no node has so much" in messages[1]
 
 
 def test_either_program_goes_on_with_what_the_other_wrote(files, cluster):

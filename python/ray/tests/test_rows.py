@@ -1,7 +1,10 @@
 """`batch` over Ray Datasets, against `formwork-batch` on one machine and a validator that isn't ours."""
 
+import asyncio
 import json
 import os
+import pathlib
+import shutil
 import signal
 import subprocess
 
@@ -11,9 +14,10 @@ import ray
 from conftest import SCHEMA, engine_pids, line
 
 import formwork.ray
-from formwork.ray._engine import EngineSpec
+from formwork.ray._engine import BatchEngine, EngineSpec
 from formwork.ray._process import executable
 
+MODEL = pathlib.Path(__file__).resolve().parents[3] / "builtin-model/model"
 CONSTRAINT = {"json": SCHEMA}
 BODY = {"max_tokens": 60, "temperature": 1.0}
 
@@ -23,6 +27,7 @@ def answers(rows, **arguments):
     return {row["id"]: row for row in dataset.iter_rows()}
 
 
+@pytest.mark.slow
 def test_a_node_is_lost_in_mid_batch(second_node, tmp_path):
     """2,000 rows, two nodes, one killed: 2,000 answers, none twice, all valid, equal to those of one machine."""
     rows = [{"id": i, "prompt": f"Tell me about {i}.", "seed": 7 * i} for i in range(2000)]
@@ -144,6 +149,58 @@ def test_another_model_at_the_same_path_is_refused(executables, tmp_path):
         spec.check_node()
 
 
+@pytest.mark.parametrize("size", [5_000_000, 20_000_000])
+def test_other_weights_of_the_same_size_are_refused(executables, tmp_path, size):
+    """Also where every node has the model but the caller hasn't, who then compares nothing."""
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"\0" * size)
+    here = EngineSpec.of(str(tmp_path), [], 1)
+    weights.write_bytes(b"\0" * (size - 1) + b"\1")
+    with pytest.raises(formwork.ray.EngineError, match="has another model at .* than "):
+        here.check_node()
+    weights.write_bytes(b"\0" * (size // 2 - 100_000) + b"\1" * 200_000 + b"\0" * (size // 2 - 100_000))
+    with pytest.raises(formwork.ray.EngineError, match="has another model at .* than "):
+        here.check_node()
+
+
+def test_nodes_are_compared_with_each_other(cluster, tmp_path):
+    """Where the caller has not the model, as if these were two nodes."""
+    spec = EngineSpec(model=str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    spec.check_node()
+    spec.check_node()
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(formwork.ray.EngineError, match="^node .* has the model at .* with the fingerprint .*, and node .* has "):
+        spec.check_node()
+    EngineSpec(model=str(tmp_path)).check_node()
+
+
+def test_nodes_with_two_commits_of_a_model_of_the_hub_are_refused(cluster, tmp_path, monkeypatch):
+    """The branch has moved between their downloads."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = tmp_path / "hub/models--someone--builtin"
+    (folder / "refs").mkdir(parents=True)
+    for commit in ("a" * 40, "b" * 40):
+        shutil.copytree(MODEL, folder / "snapshots" / commit)
+    spec = EngineSpec(model="someone/builtin")
+
+    def answer(commit):
+        (folder / "refs/main").write_text(commit)
+        engine = BatchEngine(spec)
+        try:
+            return json.loads(*asyncio.run(engine.answer([(None, line("a", "Hello").encode())])))
+        finally:
+            engine.stop()
+
+    assert answer("a" * 40)["error"] is None
+    assert answer("a" * 40)["error"] is None
+    message = f"has the model 'someone/builtin' at the commit {'b' * 40}, and node .* has {'a' * 40}: .*org/name@COMMIT"
+    with pytest.raises(formwork.ray.EngineError, match=message):
+        answer("b" * 40)
+
+
 def test_another_version_is_refused(executables):
     spec = EngineSpec(model=None, version="formwork 9.9.9")
     with pytest.raises(formwork.ray.EngineError, match=r"node .* has formwork .*, and .* has formwork 9\.9\.9"):
@@ -152,5 +209,9 @@ def test_another_version_is_refused(executables):
 
 def test_a_missing_executable_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("FORMWORK_BIN", str(tmp_path))
-    with pytest.raises(formwork.ray.EngineError, match="formwork-batch is not in the folder FORMWORK_BIN="):
+    with pytest.raises(formwork.ray.EngineError, match="^node .*: formwork-batch is not in the folder FORMWORK_BIN="):
         executable("formwork-batch")
+    monkeypatch.delenv("FORMWORK_BIN")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(formwork.ray.EngineError, match="^node .*: formwork is not in PATH, and FORMWORK_BIN is not set"):
+        EngineSpec(model=None).check_node()

@@ -3,17 +3,23 @@
 import asyncio
 import glob
 import json
+import os
+import pathlib
+import signal
+import socket
 import time
 from types import SimpleNamespace
 
 import aiohttp
 import pytest
 import ray
-from conftest import SCHEMA
+from conftest import SCHEMA, pids_of
 from ray import serve
 
 import formwork.ray
+from formwork.ray._process import executable
 from formwork.ray._serve import ScaleOnWaiting, _key_of
+from formwork.ray._server import remove_stale_sockets
 
 URL = "http://127.0.0.1:8000"
 
@@ -112,6 +118,7 @@ def test_requests_pass_through_as_they_are(app):
     assert sockets() <= before
 
 
+@pytest.mark.slow
 def test_a_killed_replica_ends_each_of_its_requests_once(app, second_node):
     """64 streams and 16 others on two replicas, one killed: all end, in their answer or in one error, and the app goes on."""
     app(min_replicas=2, max_replicas=2)
@@ -139,6 +146,83 @@ def test_a_killed_replica_ends_each_of_its_requests_once(app, second_node):
     asyncio.run(check())
 
 
+def server_pids():
+    """Processes of `formwork serve` that were started from the folder under test."""
+    return pids_of(executable("formwork"))
+
+
+def test_requests_outlive_the_server_of_their_replica(app):
+    """What has no answer yet is asked again, and a broken stream says what happened. The replica stays."""
+    app(min_replicas=2, max_replicas=2)
+    before = set(replicas())
+
+    async def check():
+        async with client() as session:
+            expected = [await whole(session, seed, **LONG) for seed in range(2)]
+            began = [asyncio.Event() for _ in range(16)]
+            running = [asyncio.create_task(stream(session, seed, began[seed], **LONG)) for seed in range(16)]
+            others = [asyncio.create_task(whole(session, seed % 2, **LONG)) for seed in range(16)]
+            await asyncio.gather(*(event.wait() for event in began))
+            os.kill(next(iter(server_pids())), signal.SIGKILL)
+            for kind, text in await asyncio.gather(*running):
+                if kind != "done":
+                    error = json.loads(text)["error"]
+                    assert (kind, error["code"], error["type"]) == ("refused", 503, "service_unavailable")
+                    assert "is gone (formwork ended with exit code -9): send the request again" in error["message"]
+            assert await asyncio.gather(*others) == expected * 8
+            assert await asyncio.gather(*(whole(session, seed % 2, **LONG) for seed in range(16))) == expected * 8
+
+    asyncio.run(check())
+    assert set(replicas()) == before
+    assert len(list(server_pids())) == 2
+
+
+def test_another_replica_answers_until_the_server_is_back(app, tmp_path, executables):
+    """Here it never comes back: its start waits while there is a file."""
+    hold, script = tmp_path / "hold", tmp_path / "formwork"
+    script.write_text(f"""#!/bin/sh
+[ "$1" = serve ] && [ -e {hold} ] && exec sleep 600
+exec {os.path.abspath(executable("formwork"))} "$@"
+""")
+    script.chmod(0o755)
+    environment = {"env_vars": {"FORMWORK_BIN": str(tmp_path)}}
+    app(min_replicas=2, max_replicas=2, drain_s=1, ray_actor_options={"runtime_env": environment})
+
+    async def check():
+        async with client() as session:
+            expected = [await stream(session, seed, **LONG) for seed in range(16)]
+            hold.touch()
+            os.kill(next(iter(server_pids())), signal.SIGKILL)
+            assert await asyncio.gather(*(stream(session, seed, **LONG) for seed in range(16))) == expected
+            assert (await asyncio.gather(*(whole(session, seed, **LONG) for seed in range(16)))) == expected
+
+    asyncio.run(check())
+    assert len(list(server_pids())) == 1
+
+
+def test_sockets_of_servers_that_are_gone_are_removed():
+    def bound(name, age, listens=False):
+        path = f"/tmp/formwork-ray-test-{name}-{os.getpid()}.sock"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        if listens:
+            listener.listen()
+        else:
+            listener.close()
+        os.utime(path, (time.time() - age,) * 2)
+        return path, listener
+
+    made = {"stale": bound("stale", 3600), "young": bound("young", 0), "live": bound("live", 3600, listens=True)}
+    try:
+        remove_stale_sockets()
+        assert {name for name, (path, _) in made.items() if os.path.exists(path)} == {"young", "live"}
+    finally:
+        for path, listener in made.values():
+            listener.close()
+            pathlib.Path(path).unlink(missing_ok=True)
+
+
+@pytest.mark.slow
 def test_a_replica_is_drained_before_it_goes(app, second_node):
     before = sockets()
     app(min_replicas=2, max_replicas=2)
@@ -160,6 +244,7 @@ def test_a_replica_is_drained_before_it_goes(app, second_node):
     assert len(sockets() - before) == 1
 
 
+@pytest.mark.slow
 def test_a_replica_comes_while_requests_wait(app):
     """Also where the server asks for a key, for its metrics too."""
     app(max_num_seqs=1, waiting_per_replica=8, max_replicas=2, upscale_delay_s=0, engine_args=["--api-key", "secret"])

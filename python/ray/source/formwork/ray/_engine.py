@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
-import socket
+import uuid
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,54 +12,20 @@ from typing import Sequence
 
 import ray
 
+from ._cluster import first_of, node_name
+from ._model import hub_revision, model_fingerprint
 from ._process import EngineError, Process, executable, version
 
-__all__ = ["BatchEngine", "EngineError", "EngineSpec", "node_name"]
+__all__ = ["BatchEngine", "EngineError", "EngineSpec"]
 
 _MAX_DEATHS = 3
 """Engines of an actor that may die in a row without an answer between them; one more ends the job."""
-
-_SMALL_FILE = 1 << 20
-"""Bytes of a file up to which its content counts for a model's fingerprint; of larger ones only the size does."""
-
-_MODEL_FILES = (".safetensors", ".gguf", ".json", ".jinja", ".txt", ".model")
-"""Ends of the names of a model's own files. An engine may keep its weight cache beside them, on some nodes only."""
 
 _OWN_FLAGS = ("--model", "--threads", "--seed", "-i", "--input-file", "-o", "--output-file", "--uds", "--host", "--port")
 """Flags that are arguments of this package's functions, or its own business."""
 
 _WRITE_BYTES = 1 << 20
 """Most empty lines that are written at once."""
-
-
-def node_name() -> str:
-    """This machine as errors name it: its host's name, and Ray's address and id of the node where there is one."""
-    name = socket.gethostname()
-    if ray.is_initialized():
-        context = ray.get_runtime_context()
-        name += f" ({ray.util.get_node_ip_address()}, node {context.get_node_id()[:8]})"
-    return name
-
-
-def model_fingerprint(path: str) -> str | None:
-    """Tells two models at one path apart: names and sizes of the model's files, and what is in the small ones.
-
-    `None` where nothing is at `path`. Reads at most 1 MiB of each file.
-    """
-    if os.path.isfile(path):
-        files = [path]
-    elif os.path.isdir(path):
-        files = [entry.path for entry in os.scandir(path) if entry.is_file() and entry.name.endswith(_MODEL_FILES)]
-    else:
-        return None
-    digest = hashlib.sha256()
-    for file in sorted(files):
-        size = os.path.getsize(file)
-        digest.update(f"{os.path.basename(file)}\0{size}\0".encode())
-        if size <= _SMALL_FILE:
-            with open(file, "rb") as stream:
-                digest.update(stream.read())
-    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -77,6 +42,8 @@ class EngineSpec:
     """Of the model where it is on the driver as well."""
     version: str | None = None
     """Of Formwork where it is on the driver as well."""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Under which the actors of one call compare what they have."""
 
     @staticmethod
     def of(model: str | None, engine_args: Sequence[str], num_cpus: float) -> EngineSpec:
@@ -101,7 +68,10 @@ class EngineSpec:
         return EngineSpec(model, tuple(engine_args), int(num_cpus), node_name(), fingerprint, here)
 
     def check_node(self) -> None:
-        """Compares this node with what was asked for. Raises `EngineError`, which names both sides."""
+        """Compares this node with what was asked for, and with the others that were asked.
+
+        Raises `EngineError`, which names both sides.
+        """
         if self.model is not None and os.path.isabs(self.model):
             found = model_fingerprint(self.model)
             if found is None:
@@ -114,11 +84,34 @@ class EngineSpec:
                     f"node {node_name()} has another model at {self.model!r} (fingerprint {found}) than "
                     f"{self.asked_by} ({self.fingerprint}): answers would depend on the node"
                 )
+            self._compare_with_first(f"the model at {self.model!r} with the fingerprint", found)
         found = version()
         if self.version is not None and found != self.version:
             raise EngineError(
                 f"node {node_name()} has {found}, and {self.asked_by}, who asked, has {self.version}: "
                 "answers might depend on the node, install the same version on both"
+            )
+        self._compare_with_first("the version", found)
+
+    def check_loaded(self) -> None:
+        """Compares the commit of a model of the Hub, once an engine has loaded it, with the other nodes'.
+
+        Raises `EngineError`, which names both sides.
+        """
+        if self.model is None or os.path.isabs(self.model):
+            return
+        commit = hub_revision(self.model)
+        if commit is not None:
+            self._compare_with_first(f"the model {self.model!r} at the commit", commit)
+
+    def _compare_with_first(self, what: str, found: str) -> None:
+        if not ray.is_initialized():
+            return
+        first, _, first_node = first_of(f"{self.id} {what}", f"{found}\n{node_name()}").partition("\n")
+        if first != found:
+            raise EngineError(
+                f"node {node_name()} has {what} {found}, and node {first_node} has {first}: answers would depend on "
+                "the node, let all have the same (of the Hub: name a commit, org/name@COMMIT), and call it anew"
             )
 
     def command(self, name: str) -> list[str]:
@@ -150,6 +143,7 @@ class BatchEngine:
         self._number = 0
         self._deaths = 0
         self._last_words = ""
+        self._is_loaded = False
         self._start()
 
     def _start(self) -> None:
@@ -226,6 +220,10 @@ class BatchEngine:
                 elif not isinstance(result, _Died):
                     raise result
             open_lines = [index for index in open_lines if index not in results]
+        # An answer says that the model is there; downloads are over.
+        if not self._is_loaded:
+            await loop.run_in_executor(None, self._spec.check_loaded)
+            self._is_loaded = True
         return [results[index] for index in range(len(lines))]
 
     def stop(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Callable, Iterator, Mapping, Sequence
 
 import ray
 
+from ._cluster import resources, warn_without_room
 from ._engine import BatchEngine, EngineError, EngineSpec
 
 _log = logging.getLogger("formwork.ray")
@@ -24,6 +25,9 @@ _TASKS_PER_ENGINE = 2
 
 _MAX_DEATHS = 10
 """Actors that may die in a row without a result between them; one more ends the run."""
+
+_PATIENCE_S = 10.0
+"""Seconds without any event after which `batch_file` looks whether an engine works at all, and says so if none does."""
 
 _RESULT_START = b'{"id":"batch_req_'
 """What each result begins with; `formwork-batch` compares what a kill left with it, too."""
@@ -70,6 +74,9 @@ class FormworkBatch:
     def __init__(self, spec: EngineSpec) -> None:
         self._engine = BatchEngine(spec)
 
+    async def has_started(self) -> None:
+        """Returns once the constructor has: the actor has its place in the cluster, and its engine."""
+
     async def run(self, lines: list[tuple[int, bytes]]) -> _Done:
         """Answers lines with their numbers in the file."""
         results = await self._engine.answer(lines)
@@ -109,7 +116,8 @@ def batch_file(
     ones are compared with the input and kept, whichever of the two programs wrote them; the rest is answered.
 
     An actor that is lost with its node is replaced, and what it had is answered by others meanwhile: no line is
-    lost, and none is there twice. Memory holds 4 tasks for each engine: `lines_per_task` lines each, fewer where
+    lost, and none is there twice. Where the cluster has no room for all `engines`, that is logged, and those that
+    start answer everything. Memory holds 4 tasks for each engine: `lines_per_task` lines each, fewer where
     these have more than 8 MiB. `on_progress` is called with the summary so far whenever results were written.
 
     Raises `ValueError` for a wrong argument, an output that is the input, exists (without `resume` or
@@ -120,6 +128,8 @@ def batch_file(
         raise ValueError(f"engines is {engines!r} and lines_per_task {lines_per_task!r}: both must be 1 at least")
     if resume and overwrite:
         raise ValueError("resume and overwrite exclude each other: one keeps the results, the other doesn't")
+    if not ray.is_initialized():
+        ray.init()
     spec = EngineSpec.of(model, engine_args, num_cpus)
     spec = replace(spec, engine_args=(*spec.engine_args, "--seed", str(int(seed))))
     with open(input_path, "rb") as source, _open_output(input_path, output_path, resume, overwrite) as target:
@@ -128,7 +138,8 @@ def batch_file(
             number, written_model = _resume(source, target, output_path, summary)
         options = {**dict(ray_remote_args or {}), "num_cpus": num_cpus, "num_gpus": num_gpus, "max_restarts": 0}
         actor = ray.remote(**options)(FormworkBatch)
-        pool = _Pool(lambda: actor.remote(spec), engines)
+        asked = resources(num_cpus, num_gpus, ray_remote_args)
+        pool = _Pool(lambda: actor.remote(spec), engines, lambda: warn_without_room("batch_file", engines, asked))
         try:
             for done in pool.run(_tasks(source, number, lines_per_task)):
                 for name in done.models:
@@ -155,77 +166,102 @@ def batch_file(
 class _Pool:
     """Actors, the tasks that each has, and the results in the tasks' order."""
 
-    def __init__(self, start: Any, size: int) -> None:
+    def __init__(self, start: Any, size: int, warn: Callable[[], str | None]) -> None:
+        """`start` makes an actor; `warn` logs where the cluster has no room for all, and returns what it logged."""
         self._start = start
+        self._size = size
+        self._warn = warn
         self._actors: dict[Any, int] = {}
-        """Actors, and how many tasks each has."""
-        for _ in range(size):
-            self._actors[start()] = 0
+        """Actors whose engine was started, and how many tasks each has."""
+        self._starting: dict[Any, Any] = {}
+        """The others, by what is ready once their engine is. They may wait for room, so they get no tasks."""
+        self._deaths_in_a_row = 0
         self.deaths = 0
+        self._warn()
+        for _ in range(size):
+            self._start_one()
 
     def run(self, tasks: Iterator[_Task]) -> Iterator[_Done]:
         """Yields results in the order of `tasks`, of which it takes 4 for each actor beyond the last yielded."""
-        ahead = 2 * _TASKS_PER_ENGINE * len(self._actors)
+        ahead = 2 * _TASKS_PER_ENGINE * self._size - 1
+        upcoming = next(tasks, None)
         again: deque[_Task] = deque()
         running: dict[Any, tuple[_Task, Any]] = {}
         done: dict[int, _Done] = {}
-        next_index, deaths_in_a_row, is_read = 0, 0, False
-        taken = 0
-        while True:
+        next_index = 0
+        while upcoming is not None or again or running:
             while (actor := self._free_actor()) is not None:
                 if again:
                     task = again.popleft()
-                elif not is_read and taken - next_index < ahead:
-                    following = next(tasks, None)
-                    if following is None:
-                        is_read = True
-                        break
-                    task, taken = following, taken + 1
+                elif upcoming is not None and upcoming.index - next_index < ahead:
+                    task, upcoming = upcoming, next(tasks, None)
                 else:
                     break
                 running[actor.run.remote(task.lines)] = (task, actor)
                 self._actors[actor] += 1
-            if not running:
-                return
-            ready, _ = ray.wait(list(running), num_returns=1)
+            ready, _ = ray.wait([*running, *self._starting], num_returns=1, timeout=_PATIENCE_S)
+            if not ready:
+                self._tell_who_is_missing()
+                continue
+            if ready[0] in self._starting:
+                self._has_started(ready[0])
+                continue
             task, actor = running.pop(ready[0])
             if actor in self._actors:
                 self._actors[actor] -= 1
             try:
                 done[task.index] = ray.get(ready[0])
-                deaths_in_a_row = 0
+                self._deaths_in_a_row = 0
             except ray.exceptions.RayTaskError as error:
                 cause = error.cause
                 raise (cause if isinstance(cause, EngineError) else EngineError(str(error))) from None
             except ray.exceptions.RayError as error:
-                if getattr(error, "actor_init_failed", False):
-                    raise EngineError(f"an actor can't start its engine: {error}") from None
                 # Its node, its process or the results' only copy is gone. Tasks of a lower index go first,
                 # since their results are waited for.
                 again = deque(sorted([*again, task], key=lambda task: task.index))
                 if actor in self._actors:
-                    _log.warning("an actor died and is replaced: %s", error)
-                    self._replace(actor)
-                    deaths_in_a_row += 1
-                    if deaths_in_a_row > _MAX_DEATHS:
-                        raise EngineError(f"{deaths_in_a_row} actors died in a row, the last: {error}") from None
+                    del self._actors[actor]
+                    self._replace(actor, error)
             while next_index in done:
                 yield done.pop(next_index)
                 next_index += 1
 
     def _free_actor(self) -> Any | None:
-        """The actor with the fewest tasks, unless all have as many as they may."""
-        actor = min(self._actors, key=lambda actor: self._actors[actor])
-        return actor if self._actors[actor] < _TASKS_PER_ENGINE else None
+        """The started actor with the fewest tasks, unless all have as many as they may or none has started."""
+        actor = min(self._actors, key=lambda actor: self._actors[actor], default=None)
+        return actor if actor is not None and self._actors[actor] < _TASKS_PER_ENGINE else None
 
-    def _replace(self, actor: Any) -> None:
-        del self._actors[actor]
+    def _start_one(self) -> None:
+        actor = self._start()
+        self._starting[actor.has_started.remote()] = actor
+
+    def _has_started(self, reference: Any) -> None:
+        actor = self._starting.pop(reference)
+        try:
+            ray.get(reference)
+            self._actors[actor] = 0
+        except ray.exceptions.RayError as error:
+            if getattr(error, "actor_init_failed", False):
+                raise EngineError(f"an actor can't start its engine: {error}") from None
+            self._replace(actor, error)
+
+    def _replace(self, actor: Any, error: Exception) -> None:
+        _log.warning("an actor died and is replaced: %s", error)
         ray.kill(actor)
-        self._actors[self._start()] = 0
         self.deaths += 1
+        self._deaths_in_a_row += 1
+        if self._deaths_in_a_row > _MAX_DEATHS:
+            raise EngineError(f"{self._deaths_in_a_row} actors died in a row, the last: {error}")
+        self._start_one()
+
+    def _tell_who_is_missing(self) -> None:
+        """Called where nothing happened for `_PATIENCE_S`: says that nobody works, if so, and why as far as it's known."""
+        if not self._actors and self._warn() is None:
+            free = {name: amount for name, amount in ray.available_resources().items() if ":" not in name}
+            _log.warning("none of %d engines has started yet; free in the cluster: %s", self._size, free)
 
     def stop(self) -> None:
-        for actor in self._actors:
+        for actor in [*self._actors, *self._starting.values()]:
             ray.kill(actor)
 
 

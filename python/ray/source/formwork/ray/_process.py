@@ -11,6 +11,8 @@ import threading
 from collections import deque
 from typing import Callable, Sequence
 
+from ._cluster import node_name
+
 _LOG_LINES = 20
 """Last lines of a process's log that its error repeats."""
 
@@ -41,7 +43,7 @@ def executable(name: str) -> str:
     found = shutil.which(name, path=folder) if folder else shutil.which(name)
     if found is None:
         where = f"the folder FORMWORK_BIN={folder!r}" if folder else "PATH, and FORMWORK_BIN is not set"
-        raise EngineError(f"{name} is not in {where}: install Formwork there")
+        raise EngineError(f"node {node_name()}: {name} is not in {where}: install Formwork there")
     return found
 
 
@@ -51,7 +53,7 @@ def version() -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise EngineError(f"{command[0]} --version failed: {error}") from error
+        raise EngineError(f"node {node_name()}: {command[0]} --version failed: {error}") from error
     return done.stdout.strip()
 
 
@@ -78,7 +80,7 @@ class Process:
         self._thread.start()
         self._started.wait()
         if self._failure is not None:
-            raise EngineError(f"{command[0]} can't be started: {self._failure}")
+            raise EngineError(f"node {node_name()}: {command[0]} can't be started: {self._failure}")
 
     def _run(self) -> None:
         try:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy, Dataset
 
-from ._engine import BatchEngine, EngineError, EngineSpec, node_name
+from ._cluster import node_name, resources, warn_without_room
+from ._engine import BatchEngine, EngineError, EngineSpec
 
 _SCHEMA: tuple[tuple[str, pa.DataType], ...] = (
     ("answer", pa.string()),
@@ -69,6 +70,8 @@ def batch(
       dataset's blocks. A block is what is answered again where a node is lost.
     - `ray_remote_args`: for the actors, such as `{"resources": {"has_model": 0.01}}`.
 
+    Where the cluster has no room for the fewest `engines`, that is logged at once; those that start answer everything.
+
     Raises `TypeError` or `ValueError`, which name the argument. The dataset's execution raises Ray's error with an
     `EngineError` in it where a node has no such model or executable, or where its engine refuses `body` or
     `structured_outputs`.
@@ -93,6 +96,7 @@ def batch(
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size!r}: it must be 1 at least")
     spec = EngineSpec.of(model, engine_args, num_cpus)
+    warn_without_room("batch", least, resources(num_cpus, num_gpus, ray_remote_args))
     return dataset.map_batches(
         FormworkEngine,
         fn_constructor_kwargs={"spec": spec, "fields": fields, "seed": int(seed)},

@@ -5,20 +5,28 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import math
 import os
-import threading
-import uuid
-from typing import Any, AsyncIterator, Mapping, Sequence
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, AsyncIterator, Callable, Mapping, Sequence
 
 import aiohttp
 from ray import serve
-from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
+from ray.exceptions import RayError
+from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy, RequestRouterConfig
+from ray.serve.exceptions import RayServeException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from ._engine import EngineError, EngineSpec, node_name
-from ._process import Process
+from ._cluster import node_name, resources, warn_without_room
+from ._engine import EngineError, EngineSpec
+from ._server import Server
+
+_log = logging.getLogger("formwork.ray")
 
 _NOT_PASSED_ON = frozenset(
     ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
@@ -30,53 +38,51 @@ _WAITING = "vllm:num_requests_waiting"
 _RUNNING = "vllm:num_requests_running"
 
 
-class Server:
-    """A `formwork serve` on a Unix domain socket that only this user can open."""
+_MAX_DEATHS = 3
+"""Servers of a replica that may end in a row without a whole answer between them; one more ends the replica."""
 
-    def __init__(self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float) -> None:
-        """Checks the node, starts the server and waits until it is ready. Raises `EngineError`."""
-        spec.check_node()
-        self._drain_s = drain_s
-        # A socket's path may have 107 bytes, which a worker's own folder may exceed. The server makes it with
-        # mode 600 and removes it when it ends.
-        self.socket = f"/tmp/formwork-ray-{uuid.uuid4().hex}.sock"
-        self._last_words = ""
-        ready = threading.Event()
+_NOTICE_S = 1.0
+"""Seconds after a broken connection in which a server that has ended is seen to have."""
 
-        def on_end(last_words: str) -> None:
-            self._last_words = last_words
-            ready.set()
+_BROKEN = (aiohttp.ClientError, OSError, RayError, RayServeException)
+"""Errors of an answer whose server, or whose replica, is lost."""
 
-        command = spec.command("formwork")
-        # What `serve` prints on its standard output is its address, once requests may come.
-        limits = ["--max-num-seqs", str(max_num_seqs), "--shutdown-timeout", str(math.ceil(drain_s))]
-        command[1:1] = ["serve", "--uds", self.socket, *limits]
-        self._process = Process(command, lambda line: ready.set(), on_end)
-        if not ready.wait(start_s):
-            self.stop()
-            raise EngineError(f"node {node_name()}: formwork serve was not ready after start_s = {start_s} seconds")
-        if not self._process.is_alive:
-            self.stop()
-            raise EngineError(f"node {node_name()}: {self._last_words}")
+Asked = tuple[str, str, list[tuple[str, str]], bytes]
+"""A request as it is passed on: method, path with its query, headers, body."""
 
-    @property
-    def ended(self) -> str | None:
-        """What the server last said, once it has ended."""
-        return None if self._process.is_alive else self._last_words
 
-    def stop(self) -> None:
-        """Lets requests in flight finish for the drain's seconds, then ends the server."""
-        self._process.stop(self._drain_s)
+@dataclass
+class Answer:
+    """An answer of which the first piece is there, so nothing can be lost before it."""
+
+    status: int
+    headers: dict[str, str]
+    first: bytes
+    """All of the body where `rest` is `None`."""
+    rest: AsyncIterator[bytes] | None
+    """A stream's other pieces."""
+    close: Callable[[], object]
+    """Ends the connection, or the call of another replica, and with it the engine's work."""
+    server: Server | None
+    """Whose answer it is; `None` for another replica's."""
 
 
 class FormworkReplica:
-    """A replica of Ray Serve's: it owns a `Server`, hands requests and streams through, and tells how many wait."""
+    """A replica of Ray Serve's: it owns a `Server`, hands requests and streams through, and tells how many wait.
+
+    A server that has ended is started again here. Meanwhile requests of which nothing was answered yet go to another
+    replica, or to the new server if that is there first: each is sent twice at most, so that one which ends servers
+    ends two of them.
+    """
 
     def __init__(self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float) -> None:
         self._key = _key_of(spec.engine_args)
         self._session: aiohttp.ClientSession | None = None
         self._server: Server | None = None
-        self._server = Server(spec, max_num_seqs, drain_s, start_s)
+        self._new_server = partial(Server, spec, max_num_seqs, drain_s, start_s)
+        self._revival: asyncio.Task[None] | None = None
+        self._deaths = 0
+        self._server = self._new_server()
 
     def _client(self) -> aiohttp.ClientSession:
         assert self._server is not None
@@ -94,41 +100,125 @@ class FormworkReplica:
         headers = [(name, value) for name, value in request.headers.items() if name not in _NOT_PASSED_ON]
         path = request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
         query = request.scope["query_string"].decode("latin-1")
-        body = await request.body()
+        asked = (request.method, path + ("?" + query if query else ""), headers, await request.body())
+        server = self._server
         try:
-            url = path + ("?" + query if query else "")
-            answer = await self._client().request(request.method, url, headers=headers, data=body)
-        except (aiohttp.ClientError, OSError) as error:
-            return JSONResponse(_gone(error), 503, {"Retry-After": "1"})
-        kept = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_PASSED_ON}
-        is_stream = answer.content_type == "text/event-stream"
-        if is_stream:
-            return StreamingResponse(self._pieces(answer), answer.status, kept)
-        try:
-            return Response(await answer.read(), answer.status, kept)
-        except (aiohttp.ClientError, OSError) as error:
-            return JSONResponse(_gone(error), 503, {"Retry-After": "1"})
-        finally:
-            answer.release()
+            answer = await self._answer(asked)
+        except (*_BROKEN, EngineError) as error:
+            return JSONResponse(await _gone(error, server), 503, {"Retry-After": "1"})
+        if answer.rest is None:
+            return Response(answer.first, answer.status, answer.headers)
+        return StreamingResponse(self._pieces(answer), answer.status, answer.headers)
 
-    async def _pieces(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """A stream's bytes. Where the server is lost, the stream ends as its own errors do: an event, then `[DONE]`.
+    async def relay(self, *asked: Any) -> AsyncIterator[Any]:
+        """For another replica whose server has ended: an answer's status, headers and whether it is a stream, then
+        its pieces."""
+        answer = await self._open(asked)
+        yield answer.status, answer.headers, answer.rest is not None
+        async for piece in self._pieces(answer):
+            yield piece
+
+    async def _answer(self, asked: Asked) -> Answer:
+        try:
+            return await self._open(asked)
+        except (aiohttp.ClientError, OSError):
+            if await _end_of(self._server) is None:
+                # The server closed a connection that it had kept open, say.
+                return await self._open(asked)
+        revived, relayed = asyncio.ensure_future(self._revive()), asyncio.ensure_future(self._open_elsewhere(asked))
+        try:
+            await asyncio.wait((revived, relayed), return_when=asyncio.FIRST_COMPLETED)
+            is_relayed = relayed.done() and relayed.exception() is None
+            if not is_relayed:
+                try:
+                    await revived
+                except EngineError:
+                    is_relayed = True
+            return await relayed if is_relayed else await self._open(asked)
+        finally:
+            revived.cancel()
+            relayed.cancel()
+
+    async def _open(self, asked: Asked) -> Answer:
+        """Asks the server, and waits for the first piece of its answer."""
+        method, url, headers, body = asked
+        server = self._server
+        answer = await self._client().request(method, url, headers=headers, data=body)
+        try:
+            kept = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_PASSED_ON}
+            if answer.content_type != "text/event-stream":
+                whole = await answer.read()
+                self._deaths = 0
+                return Answer(answer.status, kept, whole, None, answer.release, server)
+            pieces = aiter(answer.content.iter_any())
+            return Answer(answer.status, kept, await anext(pieces, b""), pieces, answer.close, server)
+        except BaseException:
+            answer.close()
+            raise
+
+    async def _open_elsewhere(self, asked: Asked) -> Answer:
+        """The same of another replica, which Serve chooses (`OthersRouter`); waits while there is none."""
+        context = serve.get_replica_context()
+        handle = serve.get_deployment_handle(context.deployment, context.app_name)
+        pieces = handle.options(method_name="relay", stream=True).remote(*asked)
+        try:
+            status, headers, is_stream = await anext(pieces)
+            first = await anext(pieces, b"")
+        except BaseException:
+            pieces.cancel()
+            raise
+        return Answer(status, headers, first, pieces if is_stream else None, pieces.cancel, None)
+
+    async def _pieces(self, answer: Answer) -> AsyncIterator[bytes]:
+        """An answer's bytes. Where the server is lost, a stream ends as its own errors do: an event, then `[DONE]`.
 
         A client that leaves ends this generator, and with it the connection and the engine's work.
         """
         try:
-            async for piece in answer.content.iter_any():
-                yield piece
-        except (aiohttp.ClientError, OSError) as error:
-            yield f"\n\ndata: {json.dumps(_gone(error))}\n\ndata: [DONE]\n\n".encode()
+            yield answer.first
+            if answer.rest is not None:
+                async for piece in answer.rest:
+                    yield piece
+            if answer.server is self._server:
+                self._deaths = 0
+        except _BROKEN as error:
+            yield f"\n\ndata: {json.dumps(await _gone(error, answer.server))}\n\ndata: [DONE]\n\n".encode()
         finally:
             answer.close()
 
-    async def check_health(self) -> None:
-        """Called by Serve, which replaces a replica that raises: where the server ended or is not healthy."""
+    async def _revive(self) -> None:
+        """Starts a new server where the last one has ended, once for all who ask. Raises `EngineError`."""
         assert self._server is not None
+        if self._server.ended is not None and self._revival is None:
+            self._revival = asyncio.create_task(self._start_again(self._server))
+        if self._revival is not None:
+            await asyncio.shield(self._revival)
+
+    async def _start_again(self, lost: Server) -> None:
+        self._deaths += 1
+        if self._deaths > _MAX_DEATHS:
+            raise EngineError(f"node {node_name()}: {self._deaths} servers ended in a row, the last: {lost.ended}")
+        _log.warning("node %s: the server has ended and is started again: %s", node_name(), lost.ended)
+        await asyncio.to_thread(lost.stop)
+        self._server = await asyncio.to_thread(self._new_server)
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+        # A failure stays, and check_health tells of it.
+        self._revival = None
+
+    async def check_health(self) -> None:
+        """Called by Serve, which replaces a replica that raises: where no server could be started again, or the one
+        there is isn't healthy."""
+        assert self._server is not None
+        if self._revival is not None:
+            if self._revival.done():
+                await self._revival
+            return
         if self._server.ended is not None:
-            raise EngineError(f"node {node_name()}: {self._server.ended}")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._revive(), _NOTICE_S)
+            return
         async with self._client().get("/health") as answer:
             if answer.status != 200:
                 raise EngineError(f"node {node_name()}: /health is {answer.status}: {await answer.text()}")
@@ -150,8 +240,18 @@ class FormworkReplica:
             await asyncio.to_thread(self._server.stop)
 
 
-def _gone(error: Exception) -> dict[str, Any]:
-    message = f"the engine of this replica is gone ({type(error).__name__}: {error}): send the request again"
+async def _end_of(server: Server | None) -> str | None:
+    """What a server last said if it has ended, or does within `_NOTICE_S`: its connections break a little before."""
+    patience = time.monotonic() + _NOTICE_S
+    while server is not None and server.ended is None and time.monotonic() < patience:
+        await asyncio.sleep(0.01)
+    return None if server is None else server.ended
+
+
+async def _gone(error: Exception, server: Server | None) -> dict[str, Any]:
+    """The body of an error for a lost answer: which process ended and how, or what broke. Its log isn't the client's."""
+    what = (await _end_of(server) or f"{type(error).__name__}: {error}").partition(": ")[0]
+    message = f"the engine behind this answer is gone ({what}): send the request again"
     return {"error": {"message": message, "type": "service_unavailable", "param": None, "code": 503}}
 
 
@@ -219,6 +319,9 @@ def serve_app(
     - `max_ongoing_requests`: of a replica, running and waiting; beyond them Serve's proxy keeps requests.
     - `ray_actor_options`: for the replicas, such as `{"resources": {"has_model": 0.01}}`.
 
+    Where Ray is connected and the cluster has no room for `min_replicas`, that is logged at once: `serve.run` waits for
+    all of them, while those that run serve.
+
     Raises `TypeError` or `ValueError`, which name the argument. `serve.run` fails with an `EngineError` in its message
     where a node has no such model or executable.
     """
@@ -235,6 +338,7 @@ def serve_app(
         raise ValueError(f"max_replicas is {max_replicas!r} and min_replicas {min_replicas!r}: give at least as many")
     if drain_s < 0:
         raise ValueError(f"drain_s is {drain_s!r}: it must be 0 seconds at least")
+    warn_without_room("serve_app", min_replicas, resources(num_cpus, num_gpus, ray_actor_options))
     policy = AutoscalingPolicy(
         policy_function=ScaleOnWaiting,
         policy_kwargs={"max_num_seqs": max_num_seqs, "waiting_per_replica": waiting_per_replica},
@@ -245,6 +349,7 @@ def serve_app(
         graceful_shutdown_timeout_s=drain_s,
         graceful_shutdown_wait_loop_s=0.5,
         health_check_period_s=5,
+        request_router_config=RequestRouterConfig(request_router_class="formwork.ray._router.OthersRouter"),
         autoscaling_config=AutoscalingConfig(
             min_replicas=min_replicas,
             max_replicas=max_replicas,
