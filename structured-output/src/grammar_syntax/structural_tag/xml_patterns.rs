@@ -12,8 +12,8 @@ use super::xml_strings::and;
 use crate::error::line_and_column;
 use crate::json::Value;
 use crate::lexical::search::{DEAD, nearest_end};
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon};
-use crate::regex::{self, Ast, Chars, Dialect, Spelling, Translator};
+use crate::lexical::{Chars, EMPTY, ExprId, Fuel, Lexicon};
+use crate::regex::{self, Ast, Dialect, Spelling, Translator};
 
 /// As many patterns as may be told apart.
 const MAX_PATTERNS: usize = 3;
