@@ -30,11 +30,11 @@ const SAMPLES: [(&str, &str); 3] = [
     ),
 ];
 
-/// Words, strings and numbers of Lark's `common`, each with a text that leads to its places.
-const TERMINALS: [(&str, &str); 8] = [
-    ("CNAME", "a"),
-    ("WORD", "a"),
-    ("ESCAPED_STRING", r#""\"#),
+/// Words and strings of Lark's `common`, each with a text that leads to its places.
+const WORDS: [(&str, &str); 3] = [("CNAME", "a"), ("WORD", "a"), ("ESCAPED_STRING", r#""\"#)];
+
+/// Numbers of Lark's `common`, likewise.
+const NUMBERS: [(&str, &str); 5] = [
     ("INT", "1"),
     ("SIGNED_INT", "-1"),
     ("FLOAT", "1.5e+3"),
@@ -61,25 +61,26 @@ const MARKS: &[u8] = br##"!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~"##;
 /// The patterns of the samples, each with a text that leads to its places.
 fn languages() -> Vec<(String, &'static str)> {
     let pattern = |name| common_terminal(name).unwrap_or_default();
-    let terminals = TERMINALS.map(|(name, text)| (pattern(name), text));
-    let words: Vec<_> = terminals.into_iter().chain(CLASSES).collect();
-    let of_words = words.iter().map(|&(word, text)| (word.to_owned(), text));
-    let mut languages: Vec<_> = of_words.collect();
-    languages.extend(MARKS.iter().map(|mark| (format!(r"\x{mark:02x}"), "")));
+    let words = WORDS.map(|(name, text)| (pattern(name), text));
+    let words = words.into_iter().chain(CLASSES);
+    let mut languages: Vec<_> = words.map(|(word, text)| (word.to_owned(), text)).collect();
     let spaces = SPACES.map(|space| (space.to_owned(), ""));
     let ws = pattern("WS");
     let comments = COMMENTS.map(|(name, begins)| (format!("({ws}|{})", pattern(name)), begins));
+    let mut behind = vec![String::new()];
     for (space, begins) in spaces.into_iter().chain(comments) {
         languages.push((format!("{space}*"), begins));
         languages.push((format!("{space}+"), begins));
-        let of_words = words
-            .iter()
-            .map(|&(word, text)| (format!("({word}){space}*"), text));
-        languages.extend(of_words);
+        behind.push(format!("{space}*"));
+    }
+    for space in behind {
+        let numbers = NUMBERS.iter();
+        let numbers = numbers.map(|(name, text)| (format!("({}){space}", pattern(name)), *text));
+        languages.extend(numbers);
         languages.extend(
             MARKS
                 .iter()
-                .map(|mark| (format!(r"\x{mark:02x}{space}*"), "")),
+                .map(|mark| (format!(r"\x{mark:02x}{space}"), "")),
         );
     }
     languages
