@@ -5,6 +5,8 @@ import json
 import logging
 import os
 import subprocess
+import sys
+import time
 
 import pytest
 import ray
@@ -89,19 +91,22 @@ def test_nodes_without_room_to_spare(cluster, second_node, tmp_path):
 
 def test_what_the_cluster_has_no_room_for_is_told(cluster, caplog):
     """With what is asked, what there is, and how many can run."""
+    # The node that a test before killed is there until Ray has noticed.
+    while sum(node["Alive"] for node in ray.nodes()) > 2:
+        time.sleep(0.1)
     assert warn_without_room("batch_file", 2, resources(1, 0, None)) is None
     assert warn_without_room("batch_file", 3, resources(1, 0, {"resources": {}})) == (
         "formwork.ray.batch_file: 3 engines with 1 CPU each are asked for, and only 2 can run until nodes are added; "
-        "the nodes there are: 0 CPU; 2 CPU"
+        "the nodes there are: 2 CPU; 0 CPU"
     )
     caplog.clear()
     formwork.ray.batch(ray.data.from_items([{"prompt": "Hello"}]), num_cpus=16, ray_remote_args={"resources": {"x": 1}})
     formwork.ray.serve_app(min_replicas=5, max_replicas=5)
     assert [record.message for record in caplog.records if record.name == "formwork.ray"] == [
         "formwork.ray.batch: 1 engines with 16 CPU, 1 x each are asked for, and no node has so much, so none can run "
-        "until nodes are added; the nodes there are: 0 CPU, 0 x; 2 CPU, 0 x",
+        "until nodes are added; the nodes there are: 2 CPU, 0 x; 0 CPU, 0 x",
         "formwork.ray.serve_app: 5 engines with 1 CPU each are asked for, and only 2 can run until nodes are added; "
-        "the nodes there are: 0 CPU; 2 CPU",
+        "the nodes there are: 2 CPU; 0 CPU",
     ]
 
 
@@ -127,6 +132,17 @@ def test_a_run_without_room_for_any_engine_says_so_again(cluster, tmp_path, capl
             cluster.remove_node(node)
     assert summary.lines == 1 and summary.restarts == 0
     assert "1 engines with 3 CPU each are asked for, and no node has so much" in messages[1]
+
+
+def test_actors_for_files_load_neither_ray_data_nor_ray_serve():
+    """These take seconds, which each actor's start would take longer."""
+    program = (
+        "import sys, formwork.ray\n"
+        "assert formwork.ray.batch_file and formwork.ray.EngineError\n"
+        "assert not {'ray.data', 'ray.serve', 'pyarrow', 'aiohttp'} & set(sys.modules)\n"
+        "assert all(getattr(formwork.ray, name) for name in formwork.ray.__all__)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_either_program_goes_on_with_what_the_other_wrote(files, cluster):

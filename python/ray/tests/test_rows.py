@@ -61,6 +61,7 @@ def test_an_answer_depends_on_the_row_alone(cluster):
     assert answers(rows, seed=1) != one
 
 
+@pytest.mark.slow
 def test_engines_that_are_killed_are_replaced(cluster):
     rows = [{"id": i, "prompt": f"Tell me about {i}."} for i in range(300)]
     expected = answers(rows)

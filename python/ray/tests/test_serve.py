@@ -17,8 +17,9 @@ from conftest import SCHEMA, pids_of
 from ray import serve
 
 import formwork.ray
+from formwork.ray._engine import EngineSpec
 from formwork.ray._process import executable
-from formwork.ray._serve import ScaleOnWaiting, _key_of
+from formwork.ray._serve import FormworkReplica, ScaleOnWaiting, _key_of
 from formwork.ray._server import remove_stale_sockets
 
 URL = "http://127.0.0.1:8000"
@@ -177,6 +178,7 @@ def test_requests_outlive_the_server_of_their_replica(app):
     assert len(list(server_pids())) == 2
 
 
+@pytest.mark.slow
 def test_another_replica_answers_until_the_server_is_back(app, tmp_path, executables):
     """Here it never comes back: its start waits while there is a file."""
     hold, script = tmp_path / "hold", tmp_path / "formwork"
@@ -198,6 +200,46 @@ exec {os.path.abspath(executable("formwork"))} "$@"
 
     asyncio.run(check())
     assert len(list(server_pids())) == 1
+
+
+def test_a_replica_whose_servers_end_again_and_again_is_ill(monkeypatch):
+    """Serve replaces it then. Three may end in a row, and one that can't be started again is enough."""
+    started = []
+
+    class DeadServer:
+        socket, ended = "/nowhere", "formwork ended with exit code -9: its log"
+
+        def __init__(self, *_):
+            started.append(self)
+            if can_start is False and len(started) > 1:
+                raise formwork.ray.EngineError("node x: no model")
+
+        def stop(self):
+            pass
+
+    class Replica(FormworkReplica):
+        def __del__(self):
+            """Serve calls the real one, and waits for it."""
+
+    monkeypatch.setattr("formwork.ray._serve.Server", DeadServer)
+
+    async def healthy_checks():
+        started.clear()
+        replica = Replica(EngineSpec(model=None), 1, 1, 1)
+        for check in range(10):
+            try:
+                await replica.check_health()
+            except formwork.ray.EngineError as error:
+                with pytest.raises(formwork.ray.EngineError):
+                    await replica.check_health()
+                return check, str(error)
+
+    can_start = True
+    checks, message = asyncio.run(healthy_checks())
+    assert checks == 3 and len(started) == 4
+    assert "4 servers ended in a row, the last: formwork ended with exit code -9" in message
+    can_start = False
+    assert asyncio.run(healthy_checks()) == (0, "node x: no model")
 
 
 def test_sockets_of_servers_that_are_gone_are_removed():

@@ -15,7 +15,7 @@ _NAMESPACE = "formwork.ray"
 """Of the keys that `first_of` puts into the cluster's store."""
 
 _NODES_NAMED = 8
-"""Nodes whose resources a message tells."""
+"""Nodes whose resources a message tells, those that have most first."""
 
 
 def node_name() -> str:
@@ -53,6 +53,7 @@ def warn_without_room(function: str, count: int, asked: Mapping[str, float]) -> 
     room = sum(int(min(node.get(name, 0) / amount for name, amount in asked.items())) for node in nodes)
     if room >= count:
         return None
+    nodes.sort(key=lambda node: [node.get(name, 0) for name in asked], reverse=True)
     there = "; ".join(_amounts({name: node.get(name, 0) for name in asked}) for node in nodes[:_NODES_NAMED])
     more = f", and {len(nodes) - _NODES_NAMED} more" if len(nodes) > _NODES_NAMED else ""
     then = f"only {room} can run" if room else "no node has so much, so none can run"
