@@ -328,8 +328,11 @@ impl GrammarMatcher {
         }
         let is_own = self.is_own_stop_token(token_id);
         let is_stop = is_own || self.grammar.tokenizer_info().is_stop_token(token_id);
-        let is_text =
-            is_own && !place.terminated && self.only_own_stop_tokens_go_on(place.state)?;
+        // Whether the text may end is asked first: that takes no mask.
+        let is_text = is_own
+            && !place.terminated
+            && !self.may_end(place.state)?
+            && self.only_own_stop_tokens_go_on(place.state)?;
         if is_stop && !is_text {
             let ends = place.terminated
                 || self.may_end(place.state)?
