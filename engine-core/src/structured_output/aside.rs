@@ -138,7 +138,8 @@ impl StructuredOutputRequest {
             self.found.num_answer_tokens = self.num_answer_tokens;
             self.found.num_attempts = 0;
         }
-        self.found.num_attempts += 1;
+        // Where steps are left, others were at work in memory apart, and nothing was forgotten.
+        self.found.num_attempts += u32::from(self.grammar.allowance().is_none_or(|left| left == 0));
         self.aside = Some(aside);
     }
 
