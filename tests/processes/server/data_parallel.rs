@@ -233,11 +233,13 @@ fn pauses_and_aborts_reach_both() {
             restarts.iter().sum::<f64>() == round as f64 + 1.0
         });
     }
-    let waiting: Vec<Pending> = (0..4).map(|_| server.begin(CHAT, &chat("Hi", 2))).collect();
-    eventually("all wait", || {
-        let waiting = of_engines(&management, "vllm:num_requests_waiting");
-        waiting.iter().sum::<f64>() == 4.0
-    });
+    let mut waiting: Vec<Pending> = (0..4).map(|_| server.begin(CHAT, &chat("Hi", 2))).collect();
+    for answer in &mut waiting {
+        let patience = Some(Duration::from_millis(200));
+        answer.stream().set_read_timeout(patience).unwrap();
+        assert!(answer.stream().peek(&mut [0]).is_err(), "it is answered");
+        answer.stream().set_read_timeout(None).unwrap();
+    }
     assert_eq!(on("GET", "/is_paused").body, r#"{"is_paused":true}"#);
     assert_eq!(on("POST", "/reset_prefix_cache").status, 200);
     assert_eq!(on("POST", "/resume").status, 200);
