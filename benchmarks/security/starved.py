@@ -95,6 +95,8 @@ def main(program):
                 if ask("/health").status == 200:
                     break
             except OSError:
+                if server.poll() is not None:
+                    sys.exit("the server ended before it was ready")
                 time.sleep(0.1)
         neighbours = Neighbours(json.loads(ask("/v1/models").read())["data"][0]["id"])
         time.sleep(5)
@@ -110,14 +112,17 @@ def main(program):
             answer.read()
             print(f"{count} strings: status {answer.status} after {time.monotonic() - start:.2f} s", flush=True)
             neighbours.report(f"and {count} strings are new")
-        hostile = [threading.Thread(target=constrained, args=(neighbours.model, body)) for body in hostile_constraints()]
+        hostile = [threading.Thread(target=constrained, args=(neighbours.model, body), daemon=True)
+                   for body in hostile_constraints()]
         for thread in hostile:
             thread.start()
         time.sleep(10)
         neighbours.report(f"and {len(hostile)} hostile constraints")
+        ends = time.monotonic() + 60
         for thread in hostile:
-            thread.join()
-        neighbours.report("until they ended")
+            thread.join(max(0.0, ends - time.monotonic()))
+        left = sum(thread.is_alive() for thread in hostile)
+        neighbours.report(f"a minute later, {left} of them left")
         numbers = iter(range(2000))
         for second in range(10):
             start = time.monotonic()
