@@ -21,10 +21,12 @@ struct Nearest {
 }
 
 impl Nearest {
-    /// Whether an end needn't be looked at any more: no other of its group is nearer.
-    fn is_before(&self, group: u32, end: LexemeEnd) -> bool {
-        self.found
-            .is_some_and(|(found, (total, _))| found < group || total <= end.0)
+    /// Whether an end needn't be looked at any more: no other of its group is nearer, or a group before
+    /// it has a completion of at most so many bytes.
+    fn is_before(&self, group: u32, end: LexemeEnd, enough: u32) -> bool {
+        self.found.is_some_and(|(found, (total, _))| {
+            total <= end.0 || (found < group && total <= enough)
+        })
     }
 
     /// An end with what is left after it.
@@ -68,14 +70,28 @@ impl Machine {
         fuel: &mut Fuel,
     ) -> Result<Option<NearestEnd>, Stop> {
         let mut nearest = Nearest::default();
+        let enough = self.enough(stack, fuel)?;
         for (group, end) in self.ends_in_groups(stack, lexeme, fuel)? {
-            if nearest.is_before(group, end) {
+            if nearest.is_before(group, end, enough) {
                 continue;
             }
             let rest = self.after_end(stack, end.1, fuel)?;
             nearest.add(group, end, self.total(rest, fuel)?);
         }
         Ok(nearest.found.map(|(_, found)| found))
+    }
+
+    /// How short a completion has to be for the ends of later groups not to be looked at.
+    ///
+    /// Where a value has several goals, its end may meet one with which more is owed than before the
+    /// value: an array that is to contain a list with duplicates would have lists without them for ever.
+    fn enough(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<u32, Stop> {
+        match self.stacks.top(stack) {
+            Some(top) if self.programs.num_goals(&self.stacks.frame(top)) > 1 => {
+                self.total(stack, fuel)
+            }
+            _ => Ok(DEAD),
+        }
     }
 
     /// The ends of a lexeme in groups, in the order in which they are looked at: those of a group only
@@ -195,7 +211,7 @@ impl Machine {
         let mut nearest = Nearest::default();
         let mut asked_in = None;
         for (group, end) in self.ends_in_groups(stack, entry, fuel)? {
-            if nearest.is_before(group, end) {
+            if nearest.is_before(group, end, DEAD) {
                 continue;
             }
             if asked_in.is_some_and(|asked| asked < group) {
