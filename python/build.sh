@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds both wheels, formwork-grammar and formwork, into the folder $1: WHEEL_PROFILE (wheel where absent) names the
 # profile. FORMWORK_BIN names a folder with executables of the same version, which go into the wheel as they are; else
-# they are built. MATURIN names the packer where it isn't in PATH; arguments behind the folder go to it.
+# they are built. MATURIN names the packer where it isn't in PATH; arguments behind the folder go to it. WHEELS lists
+# the manifests of the wheels where only some are wanted.
 set -euo pipefail
 out=$(realpath -m "$1")
 shift
@@ -26,6 +27,6 @@ for name in "${executables[@]}"; do
     # Symbols are most of an executable that is built for tests. Without the tool it's merely larger.
     strip "$data/scripts/$name" 2>/dev/null || true
 done
-for manifest in python/Cargo.toml python/engine/Cargo.toml; do
+for manifest in ${WHEELS:-python/Cargo.toml python/engine/Cargo.toml}; do
     "$maturin" build --quiet --manifest-path "$manifest" --profile "$profile" --strip --out "$out" "$@"
 done

@@ -18,16 +18,15 @@ use protocol::{
 pub use self::flag_names::with_flag_names;
 pub use self::human_readable::human_readable_int;
 pub use self::prefix_cache::PrefixCachingHashArg;
+use crate::engine_core_client::MAX_SHUTDOWN_TIMEOUT;
 use crate::error::ValidationError;
 use crate::json_problem::json_problem;
 use crate::kv_events::KVEventsConfig;
 use crate::openai::DefaultSamplingParams;
-use crate::pooling::{ConvertArg, HfOverrides, PoolerConfig, PoolerOverride, RunnerArg};
+use crate::pooler_config::{
+    ConvertArg, HfOverrides, PoolerConfig, PoolerFlags, PoolerOverride, RunnerArg,
+};
 use crate::structured_outputs::{BackendOptions, ReasoningParser, StructuredOutputsArgs};
-
-/// Longest time that requests may be given to finish, in seconds: a year. What is meant to be
-/// longer is a mistake.
-pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
 
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
@@ -350,10 +349,25 @@ impl EngineArgs {
         args
     }
 
+    /// What the model does; `None` where it generates text.
+    ///
+    /// # Errors
+    /// Flags that contradict the model, or a file of its folder that can't be read.
+    pub fn pooler(&self) -> Result<Option<PoolerConfig>, ValidationError> {
+        PoolerConfig::resolve(PoolerFlags {
+            model: self.model.as_deref(),
+            runner: self.runner,
+            convert: self.convert,
+            hf_overrides: self.hf_overrides.as_ref(),
+            pooler_config: self.pooler_config,
+            chat_template: self.chat_template.as_deref(),
+        })
+    }
+
     /// The configuration that the core gets; of several, the first.
     pub fn engine_config(&self) -> EngineConfig {
         // What is wrong with it was said before.
-        let pooler = PoolerConfig::resolve(self).ok().flatten();
+        let pooler = self.pooler().ok().flatten();
         EngineConfig {
             model_config: ModelConfig {
                 model: match &self.model {

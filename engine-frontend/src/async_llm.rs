@@ -19,7 +19,7 @@ use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor, ProcessedInputs, Prompt};
 use crate::metrics::{EngineMetrics, StatLogger};
 use crate::output_processor::OutputProcessor;
-use crate::pooling::PoolerConfig;
+use crate::pooler_config::PoolerConfig;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::{ModelLimits, verify_num_logprobs};
 use crate::structured_outputs::{CheckThread, StructuredOutputsArgs};

@@ -15,8 +15,9 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::async_llm::{BoxFuture, CoreClient};
+use crate::engine_core_client::CoreEvent;
 use crate::engine_core_client::{EngineCoreClientError, EngineDeadError};
-use crate::supervisor::{CoreEvent, CoreHealth, SupervisedCore};
+use crate::supervisor::{CoreHealth, SupervisedCore};
 use router::Router;
 
 /// Steps of all cores that may wait for [`DataParallelClient::get_output`]. Each core's client holds more of its own.

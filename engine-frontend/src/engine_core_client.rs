@@ -5,12 +5,14 @@
 
 mod client;
 mod connection;
+mod core_event;
 mod error;
 mod process;
 mod shared_weights;
 
 pub use client::EngineCoreClient;
-pub(crate) use client::{Frame, within_a_year};
+pub(crate) use client::{Frame, MAX_SHUTDOWN_TIMEOUT, within_a_year};
+pub use core_event::CoreEvent;
 pub use error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
 pub use process::LaunchOptions;
 pub(crate) use process::core_executable;

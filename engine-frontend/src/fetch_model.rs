@@ -7,7 +7,7 @@ use hub::{FetchProgress, Hub, HubError, HubName, HubSettings};
 
 use crate::arg_utils::EngineArgs;
 use crate::progress_display::ProgressDisplay;
-use crate::startup::StartupError;
+use crate::startup_error::StartupError;
 
 /// The name on the Hub that flags name their model by. `None` where the model is on this machine: a folder
 /// or file of that name wins.

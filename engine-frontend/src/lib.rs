@@ -32,6 +32,7 @@ pub mod detokenizer;
 pub mod engine_core_client;
 pub mod metrics;
 pub mod openai;
+pub mod pooler_config;
 pub mod pooling;
 pub mod server;
 
@@ -59,6 +60,7 @@ mod random;
 mod request_output_collector;
 mod sampling_params;
 mod startup;
+mod startup_error;
 mod stop_strings;
 mod structured_outputs;
 mod supervisor;
@@ -79,6 +81,7 @@ pub use arg_utils::{
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use data_parallel::DataParallelClient;
 pub use detokenizer::{IncrementalDetokenizer, StopStringMatch};
+pub use engine_core_client::CoreEvent;
 pub use error::{
     EngineDeadError, ErrorDetails, ErrorLocation, GenerateError, ValidationError, cut_short,
 };
@@ -102,14 +105,15 @@ pub use protocol::{
 };
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
-pub use startup::{StartupError, start_engine, start_supervised_engine};
+pub use startup::{start_engine, start_supervised_engine};
+pub use startup_error::StartupError;
 pub use stop_strings::StopStrings;
 pub use structured_outputs::{
     AnswerKind, BackendOptions, ConstraintKeywords, FORMATS, KeywordEffect, KeywordPlace,
     Reasoning, ReasoningParser, SchemaWarning, StructuredOutputsArgs, TextFit, ThinkingMarkers,
     schema_warnings, shortest_text, visit_keywords, visit_lark_schemas, visit_tag_schemas,
 };
-pub use supervisor::{CoreEvent, CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
+pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use terminal_text::{controls_terminals, for_terminal};
 pub use thinking_split::{Part, SplitMarkers, ThinkingSplit};
 pub use token_usage::TokenUsage;

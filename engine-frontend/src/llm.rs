@@ -10,7 +10,8 @@ use crate::error::GenerateError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 use crate::openai::DefaultSamplingParams;
 use crate::outputs::RequestOutput;
-use crate::startup::{StartupError, fetch_and_start_engine};
+use crate::startup::fetch_and_start_engine;
+use crate::startup_error::StartupError;
 use crate::tokenizer_threads::frontend_runtime;
 
 /// An engine with its own core process, for programs that wait for whole answers. Its methods

@@ -1,11 +1,9 @@
 //! From command-line flags to an engine that is ready.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 
-use hub::HubError;
 use protocol::{EngineCoreReadyResponse, LoadProgress};
 use tokenizer::{GenerationConfig, Tokenizer, TokenizerError};
 use tokio::task::{JoinError, JoinSet};
@@ -20,112 +18,11 @@ use crate::error::ValidationError;
 use crate::fetch_model::fetch_model;
 use crate::kv_events::{KVEventPublisher, KVEventsError};
 use crate::openai::DefaultSamplingParams;
-use crate::pooling::PoolerConfig;
+use crate::pooler_config::PoolerConfig;
 use crate::progress_display::ProgressDisplay;
 use crate::sampling_params::verify_ranges;
+use crate::startup_error::StartupError;
 use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions, difference};
-
-/// Why there is no engine.
-#[derive(Debug, thiserror::Error)]
-pub enum StartupError {
-    /// The model isn't there.
-    #[error(
-        "no model at {}: give a folder, a GGUF file, or a name on the Hub such as Qwen/Qwen3-0.6B",
-        .path.display()
-    )]
-    NoModel {
-        /// The path given.
-        path: PathBuf,
-    },
-    /// The draft model isn't there, or can't be downloaded.
-    #[error("--speculative-config: {0}")]
-    DraftModel(Box<StartupError>),
-    /// There is neither a path nor a repository of that name.
-    #[error("no folder or file is called {name}, and {source}")]
-    NotOnTheHub {
-        /// The model as it was given.
-        name: String,
-        /// What the Hub says.
-        source: Box<HubError>,
-    },
-    /// The model's files can't be downloaded.
-    #[error(transparent)]
-    Hub(#[from] Box<HubError>),
-    /// The tokenizer can't be loaded.
-    #[error("can't load the tokenizer{}", of_model(.model, .source))]
-    Tokenizer {
-        /// The model's folder, file or name.
-        model: String,
-        /// Why not.
-        source: TokenizerError,
-    },
-    /// The GGUF file is broken, or of a kind that is not supported.
-    #[error("can't load {0}")]
-    Gguf(TokenizerError),
-    /// Flags that are wrong together, or with this model.
-    #[error(transparent)]
-    Flags(#[from] ValidationError),
-    /// The core can't be started or reached.
-    #[error(transparent)]
-    EngineCore(#[from] EngineCoreStartupError),
-    /// The core runs a model with another tokenizer.
-    #[error(
-        "the engine core has the tokenizer {core} (of its model {core_model}), this frontend has \
-         {own}: give both the same --model"
-    )]
-    TokenizerMismatch {
-        /// Fingerprint in the core.
-        core: String,
-        /// The core's model.
-        core_model: String,
-        /// Fingerprint here.
-        own: String,
-    },
-    /// The core runs another model with the same tokenizer.
-    #[error(
-        "the engine core runs the model {core:?}, and this frontend was given {own:?}: give both \
-         the same --model"
-    )]
-    OtherModel {
-        /// The core's model.
-        core: String,
-        /// The model given here.
-        own: String,
-    },
-    /// An address for KV events can't be had.
-    #[error(transparent)]
-    KVEvents(#[from] KVEventsError),
-    /// One of several cores can't be started.
-    #[error("engine core {index} of {size} (--data-parallel-size) can't be started: {source}")]
-    Replica {
-        /// The core's number, from 0.
-        index: u32,
-        /// How many cores there were to be.
-        size: u32,
-        /// Why not.
-        source: EngineCoreStartupError,
-    },
-    /// One of several cores serves something else than the first.
-    #[error("engine core {index} can't stand beside engine core 0: it has {difference}")]
-    OtherReplica {
-        /// The core's number, from 0.
-        index: u32,
-        /// What both have.
-        difference: String,
-    },
-    /// The async runtime can't be started.
-    #[error("can't start the async runtime: {0}")]
-    Runtime(io::Error),
-}
-
-/// "of the model: why", where the reason doesn't name it.
-fn of_model(model: &str, source: &TokenizerError) -> String {
-    let source = source.to_string();
-    match source.contains(model) {
-        true => format!(": {source}"),
-        false => format!(" of {model}: {source}"),
-    }
-}
 
 /// Loads the tokenizer, starts (or connects to) a core and waits until it is ready. The model is on this
 /// machine: [`fetch_model`] puts it there. Of several cores each is replaced when it dies, since the others go on.
@@ -151,7 +48,7 @@ pub async fn start_engine(
     let ready = client.ready_response().clone();
     let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer))
         .with_structured_outputs(args.structured_outputs())?
-        .with_pooler_config(PoolerConfig::resolve(args)?);
+        .with_pooler_config(args.pooler()?);
     Ok((engine, defaults))
 }
 
@@ -204,7 +101,7 @@ pub async fn start_supervised_engine(
     let ready = cores.ready_response().clone();
     let engine = AsyncLLM::new(cores.clone(), ready, Arc::new(tokenizer))
         .with_structured_outputs(args.structured_outputs())?
-        .with_pooler_config(PoolerConfig::resolve(args)?);
+        .with_pooler_config(args.pooler()?);
     Ok((engine, defaults, cores))
 }
 
@@ -283,7 +180,7 @@ async fn start_core(
             path,
         })));
     }
-    let pooler = PoolerConfig::resolve(args)?;
+    let pooler = args.pooler()?;
     let (tokenizer, client) = load_both(
         tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref())),
         start_engine_core(args, launch),

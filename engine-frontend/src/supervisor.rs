@@ -22,7 +22,9 @@ use protocol::{EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest, KV
 use tokio::task::AbortHandle;
 
 use crate::async_llm::{BoxFuture, CoreClient};
-use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError, EngineDeadError, Frame};
+use crate::engine_core_client::{
+    CoreEvent, EngineCoreClient, EngineCoreClientError, EngineDeadError, Frame,
+};
 use crate::kv_events::{KVEventPublisher, KVEventStats};
 use in_flight::InFlight;
 pub(crate) use in_flight::MovedRequest;
@@ -76,17 +78,6 @@ pub struct SupervisedCore {
     on_event: OnceLock<Box<dyn OnEvent>>,
     kv_events: OnceLock<KVEventPublisher>,
     watcher: OnceLock<AbortHandle>,
-}
-
-/// What a supervisor tells of its core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CoreEvent {
-    /// It is gone, and another one will be started. No request is sent until then.
-    Died,
-    /// Another core took its place.
-    Restarted,
-    /// None could be started in its place: it is gone for good.
-    GaveUp,
 }
 
 /// What hears of events.

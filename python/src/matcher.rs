@@ -319,7 +319,9 @@ impl GrammarMatcher {
             return Ok(false);
         }
         self.call(py, |inner| {
-            let accepted = inner.matcher.accept_token(id)?;
+            // The second as masks within a number of tokens may have it.
+            let accepted =
+                inner.matcher.accept_token(id)? || inner.matcher.accept_stop_token_as_text(id)?;
             if accepted {
                 inner.calls.push(1);
             }

@@ -143,6 +143,8 @@ def test_the_tutorial_of_transformers(torch):
         ({"any_whitespace": False}, ['{"a": 1}'], ['{"a":1}']),
         ({"any_whitespace": False, "separators": (",", ":")}, ['{"a":1}'], ['{"a": 1}']),
         ({"max_whitespace_cnt": 1}, ['{"a":1}', '{"a": 1}'], ['{"a":  1}']),
+        ({"any_whitespace": False, "indent": 2}, ['{\n  "a": 1\n}'], ['{"a": 1}', '{\n "a": 1\n}']),
+        ({"indent": 2}, ['{"a":1}', '{\n "a": 1 }'], [' {"a":1}', '{"a":1}\n']),
     ],
 )
 def test_options_of_json(compiler, options, right, wrong):
@@ -151,8 +153,48 @@ def test_options_of_json(compiler, options, right, wrong):
     for text, expected in [(t, True) for t in right] + [(t, False) for t in wrong]:
         matcher = xgr.GrammarMatcher(grammar, terminate_without_stop_token=True)
         assert (matcher.accept_string(text) and matcher.is_terminated()) is expected, text
-    with pytest.raises(NotImplementedError, match="indent is 2"):
-        compiler.compile_json_schema(schema, indent=2)
+
+
+@pytest.mark.parametrize(
+    "schema, right, wrong",
+    [
+        # Both branches allow it, so the schema doesn't, though only one of them names it.
+        (
+            {"oneOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}}]},
+            ['{"b": 1}', "{}"],
+            ['{"a": 1}', '{"c": 1}'],
+        ),
+        # What is denied stays what it was, through references too.
+        (
+            {
+                "properties": {"a": {}, "b": {}},
+                "not": {"$ref": "#/$defs/one"},
+                "$defs": {"one": {"properties": {"a": {"const": 1}}, "required": ["a"]}},
+            },
+            ['{"a": 2, "b": 1}', "{}"],
+            ['{"a": 1}', '{"a": 1, "b": 1}', '{"c": 1}'],
+        ),
+        (
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "type": "object",
+                "properties": {"a": {}, "child": {"$ref": "#"}},
+                "if": {"$ref": "#/definitions/const"},
+                "then": {"required": ["child"]},
+                "definitions": {
+                    "const": {"properties": {"const": {"$ref": "#/definitions/two"}}, "required": ["a"]},
+                    "two": {"properties": {"a": {}}},
+                },
+            },
+            ["{}", '{"a": 1, "child": {}}', '{"child": {}}'],
+            ['{"a": 1}', '{"child": {"a": 1}}', '{"child": {"z": 1}}'],
+        ),
+    ],
+)
+def test_strict_mode_allows_nothing_that_the_schema_refuses(compiler, schema, right, wrong):
+    grammar = xgr.Grammar.from_json_schema(schema)
+    for text, expected in [(t, True) for t in right] + [(t, False) for t in wrong]:
+        assert accepts(grammar, text) is expected, text
 
 
 def test_grammars_and_batches(compiler, torch):
@@ -291,9 +333,63 @@ def test_errors_are_xgrammars_and_say_where(compiler):
     with pytest.raises(ValueError, match="not int"):
         xgr.Grammar.from_json_schema(1)
     xgr.Grammar.from_ebnf("root ::= Token(50000)")  # of a vocabulary that isn't known yet
-    captured = xgr.GrammarMatcher(compiler.compile_lark('start: a\na[capture]: "x"'))
-    with pytest.raises(NotImplementedError, match="captures"):
-        captured.get_captures()
+    warm = xgr.GrammarMatcher(compiler.compile_lark('start: a\na[temperature=0.2]: "x"'))
+    with pytest.raises(NotImplementedError, match="own temperature"):
+        warm.temperature
+    with pytest.raises(RuntimeError, match="line 1, column 7: attribute `capture`"):
+        xgr.Grammar.from_lark("start[capture=1]: /a/")
+
+
+CAPTURED = [
+    ('start: "a" v "b"\nv[capture]: /[0-9]+/', b"a123b", [("v", b"123")]),
+    (
+        'start: outer\nouter[capture="o"]: "x" inner "!"\ninner[capture="i"]: /[a-z]+/',
+        b"xabc!",
+        [("i", b"abc"), ("o", b"xabc!")],
+    ),
+    (
+        'start: list\nlist[capture]: ITEM "," list | ITEM\nITEM: /[0-9]+/',
+        b"1,22",
+        [("list", b"22"), ("list", b"1,22")],
+    ),
+    (
+        'start: tool* tail\ntail: TEXT\nhead[lazy]: TEXT "<call>"\ntool: head arg "</call>"\n'
+        "arg[capture]: /[0-9]+/\nTEXT: /(\\n|.)*/",
+        b"before<call>42</call>mid<call>7</call>after",
+        [("arg", b"42"), ("arg", b"7")],
+    ),
+    ('start: "a" v\nv[capture]: %json {"type": "array"}', b"a[1, [2]]", [("v", b"[1, [2]]")]),
+    ('start: "a" v\nv[capture]: /[0-9]*/', b"a", [("v", b"")]),
+    # What ends a text by `stop` is no part of what is around it; by `suffix` it is.
+    (
+        'start[capture="all"]: a b "z"\na[capture, stop="!", stop_capture="mark"]: /[a-z!]*/\nb[suffix=/;+/]: /[a-z]*/',
+        b"xy!k;z",
+        [("mark", b"!"), ("a", b"xy"), ("all", b"xyk;z")],
+    ),
+]
+
+
+@pytest.mark.parametrize("source, text, expected", CAPTURED)
+def test_captures(compiler, source, text, expected):
+    matcher = xgr.GrammarMatcher(compiler.compile_lark(source))
+    assert matcher.get_captures() == []
+    for byte in text:
+        assert matcher.accept_token(byte)
+    assert matcher.get_captures() == expected
+    other = matcher.fork()
+    matcher.rollback(len(text))
+    assert matcher.accept_string(text) and matcher.get_captures() == expected
+    matcher.reset()
+    assert matcher.get_captures() == [] and other.get_captures() == expected
+
+
+def test_captures_that_are_not_served_say_so(compiler):
+    tokens = xgr.GrammarMatcher(compiler.compile_lark("start: a\na[capture]: <[97]>"))
+    with pytest.raises(NotImplementedError, match="named by id"):
+        tokens.get_captures()
+    matcher = xgr.GrammarMatcher(compiler.compile_lark('start: a\na[capture]: "x"'))
+    with pytest.raises(NotImplementedError, match="deduplicate"):
+        matcher.get_captures(deduplicate=False)
     assert xgr.GrammarMatcher(compiler.compile_regex("a")).get_captures() == []
 
 

@@ -70,6 +70,7 @@
 
 mod automaton;
 mod bitmask;
+mod bound;
 mod compiler;
 mod did_you_mean;
 mod earley;
@@ -98,13 +99,12 @@ pub use compiler::{GrammarCompiler, RenewError};
 pub use did_you_mean::did_you_mean;
 pub use error::{CompileError, MatcherError, Problem, ProblemPlace, ProblemPosition};
 pub use grammar::CompiledGrammar;
-pub use json::{Draft, Whitespace};
 pub use mask::{MaskRef, MaskView};
 pub use matcher::GrammarMatcher;
 pub use metered::MeteredAllocator;
 pub use options::{
-    CancelFlag, CompileBudget, CompileEffort, CompilerOptions, Format, JsonSchemaOptions, Limits,
-    Pause, PropertyOrder,
+    CancelFlag, CompileBudget, CompileEffort, CompilerOptions, Draft, Format, JsonSchemaOptions,
+    Limits, Pause, PropertyOrder, Whitespace,
 };
 pub use regex::RegexNote;
 pub use specification::{GrammarSpecification, regex_notes};

@@ -3,19 +3,20 @@
 mod accept_bytes;
 mod history;
 mod limits;
+mod renewals;
 mod stop_tokens;
 
 use std::sync::Arc;
 
 use crate::automaton::{GrammarState, MAX_FORCED_BYTES, TextSearch};
 use crate::bitmask::bitmask_words;
-use crate::compiler::Renewals;
 use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::Fuel;
 use crate::mask::{Mask, MaskRef};
 use history::History;
+use renewals::Renewals;
 
 /// The longest run of forced tokens that is looked for at once.
 const MAX_FORCED_TOKENS: usize = 4096;
@@ -53,6 +54,8 @@ struct Accepted {
 pub(crate) enum AcceptedStep {
     /// A token of the vocabulary.
     Token(u32),
+    /// A stop token of the matcher's own, as text.
+    TextOfStopToken(u32),
     /// One byte of text that was accepted without a token.
     Byte(u8),
 }
@@ -71,10 +74,11 @@ impl GrammarMatcher {
     }
 
     /// A matcher with a request's own stop tokens beside the vocabulary's: they too are allowed
-    /// where the text may end, and end it. Elsewhere they are not allowed, but where the text can go on with
-    /// nothing else, or of masks within a number of tokens be completed with nothing else in time: there they
-    /// are text. (A vocabulary may have a single token for a character: forbidden there too, the text
-    /// would be a dead end.) Ids beyond the vocabulary are left out.
+    /// where the text may end, and end it. Elsewhere they are not allowed, unless the text can go on with
+    /// nothing else: there they are text. (A vocabulary may have a single token for a character: forbidden
+    /// there too, the text would be a dead end.) Masks within a number of tokens also have them as text where
+    /// nothing else completes it in time; [`GrammarMatcher::accept_stop_token_as_text`] takes these. Ids beyond
+    /// the vocabulary are left out.
     pub fn with_stop_tokens(grammar: &CompiledGrammar, stop_token_ids: &[u32]) -> Self {
         let info = grammar.tokenizer_info();
         let mut own: Vec<u32> = stop_token_ids
@@ -263,23 +267,24 @@ impl GrammarMatcher {
         MaskRef::new(Arc::new(mask_of_ids(ids, info.vocab_size())))
     }
 
-    /// Accepts a token: true where it was allowed, else nothing changes. A stop token terminates
-    /// the text; after that, only stop tokens are accepted. A stop token of the matcher's own that can't
-    /// end the text is taken as text, as masks within a number of tokens may allow it anywhere.
+    /// Accepts a token: true where [`GrammarMatcher::next_token_mask`] allows it, else nothing changes. A stop
+    /// token terminates the text; after that, only stop tokens are accepted.
     ///
     /// # Errors
     /// A limit; nothing changes.
     pub fn accept_token(&mut self, token_id: u32) -> Result<bool, MatcherError> {
-        match self.after(self.place, token_id, true)? {
-            Some(place) => {
-                let before = self.place;
-                let step = AcceptedStep::Token(token_id);
-                self.history.push(Accepted { before, step });
-                self.place = place;
-                Ok(true)
-            }
-            None => Ok(false),
+        let next = self.after(self.place, token_id)?;
+        Ok(self.advance(AcceptedStep::Token(token_id), next))
+    }
+
+    /// Goes to the place after a step, if there is one.
+    fn advance(&mut self, step: AcceptedStep, next: Option<Place>) -> bool {
+        if let Some(place) = next {
+            let before = self.place;
+            self.history.push(Accepted { before, step });
+            self.place = place;
         }
+        next.is_some()
     }
 
     /// Accepts all of some tokens: true where each was allowed after those before it, else nothing
@@ -305,7 +310,7 @@ impl GrammarMatcher {
     pub fn validate_tokens(&self, token_ids: &[u32]) -> Result<usize, MatcherError> {
         let mut place = self.place;
         for (accepted, &token_id) in token_ids.iter().enumerate() {
-            match self.after(place, token_id, false)? {
+            match self.after(place, token_id)? {
                 Some(next) => place = next,
                 None => return Ok(accepted),
             }
@@ -313,14 +318,8 @@ impl GrammarMatcher {
         Ok(token_ids.len())
     }
 
-    /// The place after a token, `None` where it isn't allowed. `anywhere` says that the matcher's own stop
-    /// tokens may be text wherever they don't end it, else only where nothing else goes on.
-    fn after(
-        &self,
-        place: Place,
-        token_id: u32,
-        anywhere: bool,
-    ) -> Result<Option<Place>, MatcherError> {
+    /// The place after a token, `None` where it isn't allowed.
+    fn after(&self, place: Place, token_id: u32) -> Result<Option<Place>, MatcherError> {
         // Where a grammar names nothing else, the mask has it.
         if self.is_unused_stop_token(token_id)
             && (place.terminated || !self.only_own_stop_tokens_go_on(place.state)?)
@@ -329,12 +328,11 @@ impl GrammarMatcher {
         }
         let is_own = self.is_own_stop_token(token_id);
         let is_stop = is_own || self.grammar.tokenizer_info().is_stop_token(token_id);
+        // Whether the text may end is asked first: that takes no mask.
         let is_text = is_own
             && !place.terminated
-            && match anywhere {
-                true => !self.may_end(place.state)?,
-                false => self.only_own_stop_tokens_go_on(place.state)?,
-            };
+            && !self.may_end(place.state)?
+            && self.only_own_stop_tokens_go_on(place.state)?;
         if is_stop && !is_text {
             let ends = place.terminated
                 || self.may_end(place.state)?
@@ -348,13 +346,16 @@ impl GrammarMatcher {
                 ..place
             }));
         }
-        if place.terminated {
-            return Ok(None);
+        match place.terminated {
+            true => Ok(None),
+            false => self.after_text(place, token_id),
         }
-        let next = self
-            .grammar
-            .engine()
-            .after_token(place.state, token_id, &self.allowance)?;
+    }
+
+    /// The place after a token that is text, `None` where it isn't allowed.
+    fn after_text(&self, place: Place, token_id: u32) -> Result<Option<Place>, MatcherError> {
+        let engine = self.grammar.engine();
+        let next = engine.after_token(place.state, token_id, &self.allowance)?;
         Ok(next.map(|state| Place { state, ..place }))
     }
 
@@ -461,9 +462,9 @@ impl GrammarMatcher {
         self.grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                within_search(fuel, max_steps, |part| {
-                    automaton.fewest_tokens_by(state, search, limit, part)
-                })
+                let search =
+                    |part: &mut Fuel| automaton.fewest_tokens_by(state, search, limit, part);
+                Ok(fuel.all_within(max_steps, search)?.flatten())
             })
     }
 
@@ -487,9 +488,10 @@ impl GrammarMatcher {
             .grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
-                within_search(fuel, max_steps, |part| {
+                let search = |part: &mut Fuel| {
                     automaton.tokens_toward_fewest(state, search, num_tokens, part)
-                })
+                };
+                Ok(fuel.all_within(max_steps, search)?.flatten())
             })?;
         let Some((_, mut tokens)) = found.filter(|(fewest, _)| *fewest <= num_tokens) else {
             return Ok(None);
@@ -584,7 +586,7 @@ impl GrammarMatcher {
             let Some(token_id) = self.mask_of(place)?.forced_token() else {
                 break;
             };
-            let Some(next) = self.after(place, token_id, true)? else {
+            let Some(next) = self.after(place, token_id)? else {
                 break;
             };
             forced.push(token_id);
@@ -604,18 +606,4 @@ fn mask_of_ids(ids: Vec<u32>, vocab_size: usize) -> Mask {
         words[id as usize / 32] |= 1 << (id % 32);
     }
     Mask::from_words(words, ids.len())
-}
-
-/// What a search finds that may take `max_steps`. One that ends early has found nothing, unless there were
-/// fewer steps for it: then it is asked again with more.
-fn within_search<T>(
-    fuel: &mut Fuel,
-    max_steps: u64,
-    search: impl FnOnce(&mut Fuel) -> Result<Option<T>, OutOfFuel>,
-) -> Result<Option<T>, OutOfFuel> {
-    let has_all = fuel.left() >= max_steps;
-    match fuel.within(max_steps, search)? {
-        None if !has_all => Err(OutOfFuel),
-        found => Ok(found.flatten()),
-    }
 }

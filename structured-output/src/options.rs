@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::json::{Draft, Whitespace};
 use crate::regex::RegexLimits;
 
 /// How a [`crate::GrammarCompiler`] works. `Default` suits a server.
@@ -52,6 +51,43 @@ impl Default for CompilerOptions {
             index_cache: None,
         }
     }
+}
+
+/// White space in JSON texts. None is without bound: a model may indent, but never loop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Whitespace {
+    /// As JSON is usually printed: nothing around the text or before `:` and `,`; nothing or one space
+    /// after them; a line break with at most 16 spaces and tabs where pretty printers break, which is
+    /// after `{`, `[` and `,` and before `}` and `]`.
+    #[default]
+    Usual,
+    /// Wherever JSON allows white space: nothing, one space, or a line break with at most 64 spaces
+    /// and tabs.
+    Flexible,
+    /// As Python's `json.dumps` writes it: a space after `,` and `:`.
+    Spaced,
+    /// None.
+    Compact,
+}
+
+/// A draft of JSON Schema.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Draft {
+    /// What `$schema` says; without it, 2020-12 plus the older spellings (`definitions`,
+    /// `dependencies`, `additionalItems`, an array of `items`, boolean `exclusiveMinimum` and
+    /// `exclusiveMaximum`, `id`), with assertions beside `$ref`.
+    #[default]
+    Auto,
+    /// Draft 4.
+    Draft4,
+    /// Draft 6.
+    Draft6,
+    /// Draft 7.
+    Draft7,
+    /// Draft 2019-09.
+    Draft2019_09,
+    /// Draft 2020-12.
+    Draft2020_12,
 }
 
 /// A function that a thread calls between two slices of its work: it should take some microseconds, as that happens
@@ -101,6 +137,12 @@ pub struct JsonSchemaOptions {
     /// A regular expression that stands where white space may, instead of `whitespace`. It may
     /// match nothing but JSON white space.
     pub whitespace_pattern: Option<String>,
+    /// Each item and member on a line of its own, so many spaces deeper than what it is in, as Python's
+    /// `json.dumps(indent=n)` writes it; up to 16. White space is as under [`Whitespace::Spaced`] otherwise, and
+    /// `whitespace` and `whitespace_pattern` are not given.
+    pub indent: Option<u32>,
+    /// No white space around the text, where `whitespace` or its pattern has some.
+    pub trimmed: bool,
     /// What stands between items, and between a key and its value, as Python's `json.dumps` takes
     /// them: a comma and a colon with JSON white space around. Other white space is as `whitespace`
     /// says.
@@ -114,7 +156,7 @@ pub struct JsonSchemaOptions {
     /// Objects that say nothing of `additionalProperties` allow none: schemas with `properties` or
     /// `patternProperties`, and those with `type: object` that leave members to no other keyword.
     /// Each schema for itself, so branches of an `allOf` with different properties exclude each
-    /// other. Default off.
+    /// other. Schemas with `const` or `enum` list their values whole. Default off.
     pub strict: bool,
     /// Schemas that may be referred to, by URI. They are read only where a reference leads out of
     /// the schema's own document; nothing is ever fetched.

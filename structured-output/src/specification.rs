@@ -1,8 +1,8 @@
 //! What is to be compiled, as data: a kind, its source, its options.
 
 use crate::error::CompileError;
-use crate::json::{Whitespace, named, one_of};
-use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
+use crate::json::{named, one_of};
+use crate::options::{JsonSchemaOptions, Limits, PropertyOrder, Whitespace};
 use crate::regex::{self, RegexNote};
 
 /// A grammar's specification. Pure data, compared in full: equal ones are compiled once.

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample;
 use structured_output::{
     CancelFlag, CompileBudget, CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler,
     GrammarMatcher, Limits, MatcherError, TextSearch, TokenizerInfo, allocate_token_bitmask,
@@ -153,7 +156,47 @@ fn an_own_stop_token_is_text_where_nothing_else_is() {
     assert_eq!(m.next_token_mask_within(2).unwrap().token_ids(), [x]);
     assert_eq!(m.next_token_mask_completing(2).unwrap().token_ids(), [x]);
     assert_eq!(m.validate_tokens(&[x]).unwrap(), 0);
-    assert!(m.accept_token(x).unwrap() && m.is_completed() && !m.is_terminated());
+    assert!(!m.accept_token(x).unwrap() && !m.accept_stop_token_as_text(b).unwrap());
+    assert!(m.accept_stop_token_as_text(x).unwrap() && m.is_completed() && !m.is_terminated());
+    assert!(!m.accept_stop_token_as_text(x).unwrap(), "it ends the text");
+}
+
+proptest! {
+    /// Whatever stop tokens a request has, beside or in place of the vocabulary's: what the mask allows is what
+    /// is accepted and what is validated.
+    #[test]
+    fn own_stop_tokens_are_accepted_where_the_mask_has_them(
+        pattern in sample::select(vec!["b*x", "(ab|aaaa)*true", "b|axay?", "a{2,}", "[ab]*x?a", "(true|false)x*"]),
+        own in vec(sample::select(vec![97_u32, 98, 120, 256, 258, EOS, PAD]), 0..4),
+        are_only in any::<bool>(),
+        choices in vec(any::<sample::Index>(), 8),
+    ) {
+        let grammar = compiler().compile_regex(pattern).unwrap();
+        let mut m = match are_only {
+            true => GrammarMatcher::with_only_stop_tokens(&grammar, &own),
+            false => GrammarMatcher::with_stop_tokens(&grammar, &own),
+        };
+        for choice in choices {
+            let mask = m.next_token_mask().unwrap();
+            for id in 0..VOCAB_SIZE as u32 {
+                let is_accepted = m.fork().accept_token(id).unwrap();
+                let num_valid = m.validate_tokens(&[id]).unwrap();
+                prop_assert_eq!((is_accepted, num_valid), (mask.is_allowed(id), usize::from(is_accepted)));
+            }
+            // Masks within a number of tokens may have others of them as text.
+            let needed = m.min_tokens_to_complete().unwrap();
+            if needed > 0 {
+                for id in m.next_token_mask_within(needed).unwrap().token_ids() {
+                    let mut after = m.fork();
+                    let is_text = own.contains(&id) && after.accept_stop_token_as_text(id).unwrap();
+                    prop_assert!(is_text || after.accept_token(id).unwrap());
+                    prop_assert!(after.min_tokens_to_complete().unwrap() < needed);
+                }
+            }
+            let ids = mask.token_ids();
+            prop_assert!(m.accept_token(*choice.get(&ids)).unwrap());
+        }
+    }
 }
 
 /// Where the shortest way goes on with an own stop token, some others are tried and not all: each may lead

@@ -202,6 +202,8 @@ fn options_are_read_by_their_names() {
     let text = r#"{
         "whitespace": "spaced",
         "whitespace_pattern": " ?",
+        "indent": 3,
+        "trimmed": true,
         "separators": [",", ": "],
         "property_order": "any",
         "format": "annotate",
@@ -219,6 +221,8 @@ fn options_are_read_by_their_names() {
     let expected = JsonSchemaOptions {
         whitespace: Whitespace::Spaced,
         whitespace_pattern: Some(" ?".to_owned()),
+        indent: Some(3),
+        trimmed: true,
         separators: Some((",".to_owned(), ": ".to_owned())),
         property_order: PropertyOrder::Any,
         format: Format::Annotate,
@@ -252,7 +256,7 @@ fn options_are_read_by_their_names() {
 
 #[test]
 fn a_wrong_option_is_named() {
-    let names = "whitespace, whitespace_pattern, separators, property_order, format, draft, strict, \
+    let names = "whitespace, whitespace_pattern, indent, trimmed, separators, property_order, format, draft, strict, \
                  documents, limits";
     for (text, expected) in [
         (
@@ -333,4 +337,101 @@ fn an_integer_of_draft_4_has_no_fraction() {
         &["3", r#""a""#],
         &["3.0", "2", "3.5"],
     );
+}
+
+#[test]
+fn each_item_on_a_line_of_its_own() {
+    let options = |indent: u32| JsonSchemaOptions {
+        indent: Some(indent),
+        ..JsonSchemaOptions::default()
+    };
+    let pretty = "{\n  \"a\": [\n    1,\n    {},\n    [\n      \"x\",\n      {\n        \"y\": null\n      }\n    ]\n  ],\n  \"b\": []\n}";
+    check(
+        &options(2),
+        "{}",
+        &[pretty, "[]", "{}", "7", "[\n  1\n]"],
+        &[
+            "[\n]",
+            "[1]",
+            "[\n  1]",
+            "[\n 1\n]",
+            "{\"a\": 1}",
+            "{\n  \"a\":1\n}",
+            "[\n  [\n  1\n  ]\n]",
+            " []",
+            "[]\n",
+        ],
+    );
+    check(
+        &options(0),
+        "{}",
+        &["[\n1,\n{\n\"a\": []\n}\n]"],
+        &["[\n 1\n]", "[1]"],
+    );
+    // Named and counted members, values that differ, ways that a later member tells apart.
+    let schema = r#"{"type": "object", "properties": {"kind": {"enum": ["a", "b"]},
+        "set": {"type": "array", "uniqueItems": true, "items": {"type": ["integer", "array"]}, "maxItems": 2}},
+        "required": ["kind"], "maxProperties": 2, "additionalProperties": false,
+        "if": {"properties": {"kind": {"const": "a"}}}, "then": {"required": ["set"]}}"#;
+    check(
+        &options(1),
+        schema,
+        &[
+            "{\n \"kind\": \"b\"\n}",
+            "{\n \"kind\": \"a\",\n \"set\": []\n}",
+            "{\n \"kind\": \"a\",\n \"set\": [\n  1,\n  2\n ]\n}",
+            "{\n \"kind\": \"a\",\n \"set\": [\n  [\n   1\n  ],\n  1\n ]\n}",
+        ],
+        &[
+            "{\n \"kind\": \"a\"\n}",
+            "{\n \"kind\": \"a\",\n \"set\": [\n  1,\n  1\n ]\n}",
+            "{\n \"kind\": \"a\",\n \"set\": [\n  [\n   1\n  ],\n  [\n   1\n  ]\n ]\n}",
+            "{\n \"kind\": \"a\",\n  \"set\": []\n}",
+        ],
+    );
+    let separated = JsonSchemaOptions {
+        separators: Some((", ".into(), ":".into())),
+        ..options(1)
+    };
+    check(
+        &separated,
+        "{}",
+        &["[\n 1, \n 2\n]", "{\n \"a\":1\n}"],
+        &["[\n 1,\n 2\n]", "{\n \"a\": 1\n}"],
+    );
+    let error = refused(&options(17)).to_string();
+    assert!(
+        error.contains("`indent`") && error.contains("0 to 16"),
+        "{error}"
+    );
+    let both = JsonSchemaOptions {
+        whitespace: Whitespace::Flexible,
+        ..options(2)
+    };
+    assert!(
+        refused(&both)
+            .to_string()
+            .contains("says what white space there is")
+    );
+    let read = JsonSchemaOptions::from_json(r#"{"indent": 2, "trimmed": true}"#).unwrap();
+    let expected = JsonSchemaOptions {
+        trimmed: true,
+        ..options(2)
+    };
+    assert_eq!(read, expected);
+    let wrong = JsonSchemaOptions::from_json(r#"{"indent": -1}"#).unwrap_err();
+    assert!(
+        wrong.to_string().contains("a whole number from 0"),
+        "{wrong}"
+    );
+}
+
+#[test]
+fn no_white_space_around_the_text() {
+    let options = JsonSchemaOptions {
+        whitespace: Whitespace::Flexible,
+        trimmed: true,
+        ..JsonSchemaOptions::default()
+    };
+    check(&options, "{}", &["[ 1 , 2 ]", "{ }"], &[" []", "[]\n"]);
 }

@@ -183,13 +183,18 @@ fn lazy_terminals_end_at_the_first_match_of_any() {
         &["<end>x", "a<end>b<end>"],
     );
     check("start: a \"b\"\na[lazy]: /[0-9]+/", &["1b"], &["12b"]);
+    // As in llguidance: where it may be empty it is, or ends with the first sign.
+    let nullable = "start: r \"1\"\nr[lazy]: /[a-z]*/";
+    check(nullable, &["1", "a1"], &["ab1", ""]);
+    let before = "start: r \"ab\"\nr[lazy]: /[a-z]*/";
+    check(before, &["aab"], &["ab", "abab"]);
     check(
         "start: foo \"!\"\nfoo[suffix=/[;,]/]: /.*/",
         &["a;!"],
         &["a;b;!", "!"],
     );
     check(
-        "start: foo \"!\"\nfoo[stop=/[;,]/, capture]: /.*/",
+        "start: foo \"!\"\nfoo[stop=/[;,]/]: /.*/",
         &["a;!"],
         &["a;b;!", "!"],
     );

@@ -14,7 +14,11 @@ mod random_lark;
 
 use bytes_and_tokens::compiler;
 use random_lark::Random;
-use structured_output::{CompileError, CompiledGrammar, GrammarCompiler, GrammarMatcher};
+use std::sync::Arc;
+
+use structured_output::{
+    CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo,
+};
 
 const SCHEMAS: [&str; 16] = [
     r#"{"type": "integer"}"#,
@@ -520,4 +524,53 @@ fn what_follows_a_text_that_is_left_out_is_not_allowed() {
             }
         }
     }
+}
+
+/// Each beginning of a key is a state of its own, and with few tokens there is no simple way to tell that one can go on.
+#[test]
+fn json_objects_of_few_signs() {
+    let tokens = |signs: &[&str]| -> Vec<Vec<u8>> {
+        signs.iter().map(|sign| sign.as_bytes().to_vec()).collect()
+    };
+    let allowed = |signs: &[&str], text: &str| -> Option<Vec<String>> {
+        let mut vocab = tokens(signs);
+        let stop = vocab.len() as u32;
+        vocab.push(Vec::new());
+        let info = TokenizerInfo::new(&vocab, vocab.len(), &[stop], &[]).unwrap();
+        let compiler = GrammarCompiler::new(Arc::new(info), CompilerOptions::default());
+        let grammar = compiler.compile_builtin_json().ok()?;
+        let mut matcher = GrammarMatcher::new(&grammar);
+        if !matcher.accept_bytes(text.as_bytes()).unwrap() {
+            return Some(vec!["refused".to_owned()]);
+        }
+        let mask = matcher.next_token_mask().unwrap();
+        let ids = mask.token_ids().into_iter().map(|id| id as usize);
+        Some(
+            ids.map(|id| signs.get(id).copied().unwrap_or("end").to_owned())
+                .collect(),
+        )
+    };
+    let signs = ["{", "\"", "a", "b", "c", "}", ":", "1", ",", "[", "]"];
+    for text in ["{\"abc", "{\"a", "{\"abcabcabcabc", "{\"abc\":[1,{\"a"] {
+        let all: Vec<String> = signs.map(str::to_owned).into();
+        assert_eq!(allowed(&signs, text), Some(all), "{text}");
+    }
+    assert_eq!(allowed(&signs, "{\"abc\":").unwrap(), ["{", "\"", "1", "["]);
+    // A key that is there already doesn't come again, but goes on.
+    let two = ["{", "\"", "a", "}", ":", ","];
+    assert_eq!(
+        allowed(&two, "{\"a\":\"\",\"a").unwrap(),
+        ["{", "a", "}", ":", ","]
+    );
+    // Without a colon there is no member, without a bracket no object, without a quote no key.
+    assert_eq!(allowed(&["{", "\"", "a", "}", "1"], "{").unwrap(), ["}"]);
+    assert_eq!(allowed(&["{", "\"", "a", ":", "1"], "{"), None);
+    assert_eq!(allowed(&["{", "}", "a", ":", "1"], "{").unwrap(), ["}"]);
+    // Tokens of several signs may lead over a key's end.
+    let words = ["{\"abc", "\":", "1", "}", "\":1}"];
+    assert_eq!(
+        allowed(&words, "{\"abc").unwrap(),
+        ["\":", "1", "}", "\":1}"]
+    );
+    assert_eq!(allowed(&words, "{\"abc\":").unwrap(), ["{\"abc", "1"]);
 }

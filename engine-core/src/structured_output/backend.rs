@@ -69,13 +69,15 @@ impl From<RenewError> for CompileGrammarError {
 
 /// One request's place in its grammar. Belongs to one thread at a time.
 pub trait StructuredOutputGrammar: Send {
-    /// Accepts a token, stop tokens included: true where it was allowed, else nothing changes.
+    /// Accepts a token that one of the masks allowed, stop tokens included: true where it was allowed, else
+    /// nothing changes.
     ///
     /// # Errors
     /// A limit; nothing changes.
     fn accept_token(&mut self, token_id: u32) -> Result<bool, MatcherError>;
 
-    /// How many of the tokens could be accepted one after the other. Nothing changes.
+    /// How many of the tokens [`next_token_mask`](Self::next_token_mask) allows one after the other. Nothing
+    /// changes.
     ///
     /// # Errors
     /// A limit.

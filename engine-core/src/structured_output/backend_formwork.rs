@@ -124,7 +124,9 @@ struct FormworkGrammar {
 
 impl StructuredOutputGrammar for FormworkGrammar {
     fn accept_token(&mut self, token_id: u32) -> Result<bool, MatcherError> {
-        self.matcher.accept_token(token_id)
+        // In this order no mask has to be made for a stop token.
+        Ok(self.matcher.accept_stop_token_as_text(token_id)?
+            || self.matcher.accept_token(token_id)?)
     }
 
     fn validate_tokens(&self, token_ids: &[u32]) -> Result<usize, MatcherError> {

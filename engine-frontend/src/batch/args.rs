@@ -8,7 +8,7 @@ use clap::{ArgGroup, Parser};
 use super::error::BatchError;
 use crate::arg_utils::{EngineArgs, human_readable_int};
 use crate::sampling_params::{MAX_N_SEQUENCES, SAMPLING_EPS};
-use crate::startup::StartupError;
+use crate::startup_error::StartupError;
 
 /// Answer a file of requests in the OpenAI batch format, or prompts given here.
 #[derive(Debug, Clone, PartialEq, Parser)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::progress::count;
 use crate::error::{EngineDeadError, GenerateError};
-use crate::startup::StartupError;
+use crate::startup_error::StartupError;
 
 /// Why a batch can't start or can't go on. What is wrong with a single line is no error of the
 /// batch: it becomes that line's result.

@@ -17,8 +17,6 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::arg_utils::MAX_SHUTDOWN_TIMEOUT;
-
 use super::connection::{Connection, End, Shared};
 use super::error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
 use super::process::{EngineCoreProcess, LaunchOptions, StartedEngineCore};
@@ -336,6 +334,10 @@ fn num_own_tokens(request: &EngineCoreRequest, before: Option<&EngineCoreRequest
     let own_prompt = if is_same { 0 } else { prompt.len() };
     own_prompt + request.output_token_ids.len() + REST
 }
+
+/// Longest time that requests may be given to finish, in seconds: a year. What is meant to be
+/// longer is a mistake.
+pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
 
 /// A number of seconds that both processes can work with.
 pub(crate) fn within_a_year(seconds: f64) -> f64 {

@@ -10,8 +10,8 @@ use protocol::{EngineCoreReadyResponse, FinishReason, SchedulerStats};
 use super::http_requests::HttpRequests;
 use super::text::TextWriter;
 use super::{EngineMetrics, FinishedRequestStats, Histogram, IterationStats, StatLogger};
+use crate::engine_core_client::CoreEvent;
 use crate::kv_events::KVEventStats;
-use crate::supervisor::CoreEvent;
 
 const TTFT: [f64; 22] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,

@@ -1,12 +1,10 @@
 //! Embeddings, scores and reranking: vectors and numbers of prompts in place of text.
 //!
-//! What a model is for comes from its folder and from flags ([`PoolerConfig`]). [`embeddings`] is OpenAI's API,
+//! What a model is for comes from its folder and from flags ([`PoolerConfig`](crate::pooler_config::PoolerConfig)). [`embeddings`] is OpenAI's API,
 //! [`scores`] has vLLM's `/v1/score` and the `/v1/rerank` of Jina and Cohere; [`serving`] answers all three: each
 //! text or pair becomes a request of its own to the core.
 
 mod embeddings;
-mod hf_overrides;
-mod pooler_config;
 mod scores;
 mod serving;
 
@@ -14,8 +12,6 @@ pub use embeddings::{
     Embedding, EmbeddingInput, EmbeddingRequest, EmbeddingResponse, EmbeddingResponseData,
     EncodingFormat,
 };
-pub use hf_overrides::HfOverrides;
-pub use pooler_config::{ConvertArg, PoolerConfig, PoolerOverride, RunnerArg, ScoreKind};
 pub use scores::{
     RerankDocument, RerankRequest, RerankResponse, RerankResult, ScoreRequest, ScoreResponse,
     ScoreResponseData,

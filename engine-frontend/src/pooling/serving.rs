@@ -9,7 +9,6 @@ use super::embeddings::{
     Embedding, EmbeddingInput, EmbeddingRequest, EmbeddingResponse, EmbeddingResponseData,
     EncodingFormat, PromptOptions,
 };
-use super::pooler_config::{PoolerConfig, ScoreKind};
 use super::scores::{
     RerankDocument, RerankRequest, RerankResponse, RerankResult, ScoreRequest, ScoreResponse,
     ScoreResponseData, Texts, ranked,
@@ -18,6 +17,7 @@ use crate::error::{GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor, Prompt};
 use crate::openai::{OpenAIServing, RequestContext, ServingError, UsageInfo};
 use crate::outputs::RequestOutput;
+use crate::pooler_config::{PoolerConfig, ScoreKind};
 use crate::sampling_params::params_without_text;
 
 /// Most tokens of all prompts of a request together: 16 MiB as ids, and half of a frame.

@@ -358,7 +358,7 @@ fn root_path(text: &str) -> Result<String, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    const YEAR: f64 = crate::arg_utils::MAX_SHUTDOWN_TIMEOUT;
+    const YEAR: f64 = crate::engine_core_client::MAX_SHUTDOWN_TIMEOUT;
     let seconds: Option<f64> = text.parse().ok();
     seconds
         .filter(|seconds| (0.0..=YEAR).contains(seconds))

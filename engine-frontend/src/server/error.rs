@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::api_keys::ApiKeysError;
 use crate::error::listen_problem;
 use crate::openai::{ErrorResponse, ServingError};
-use crate::startup::StartupError;
+use crate::startup_error::StartupError;
 
 /// Seconds after which a client that was turned away may try again.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");

@@ -11,9 +11,9 @@ use super::browser::own_names;
 use super::client::Means;
 use super::connections::{Connections, Limits};
 use crate::data_parallel::DataParallelClient;
+use crate::engine_core_client::CoreEvent;
 use crate::metrics::PrometheusStatLogger;
 use crate::openai::OpenAIServing;
-use crate::supervisor::CoreEvent;
 
 /// What all handlers share.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use protocol::{
 };
 
 use super::source::{CoreSource, difference};
-use super::{CoreEvent, CoreHealth, SupervisedCore};
-use crate::engine_core_client::{EngineCoreClient, EngineDeadError};
+use super::{CoreHealth, SupervisedCore};
+use crate::engine_core_client::{CoreEvent, EngineCoreClient, EngineDeadError};
 
 /// Pauses before the second and later attempts in a row that brought nothing.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);

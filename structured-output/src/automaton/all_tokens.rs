@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::TokenAutomaton;
 use crate::earley::StateId;
 use crate::index::Trie;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 use crate::mask::set_bits;
 
 /// Tokens of a trie that are still looked for.
@@ -48,7 +48,7 @@ impl TokenAutomaton {
         state: StateId,
         words: &mut [u32],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         self.grammars.memo.swap_steps();
@@ -56,12 +56,9 @@ impl TokenAutomaton {
             self.walk_narrowed(trie, state, words, part)
         });
         self.grammars.memo.swap_steps();
-        match narrowed? {
-            // It was all that there is.
-            Some(false) => return Ok(()),
-            Some(true) => {}
-            // What was found holds.
-            None => drop(self.take_item_excess()),
+        // Else what was found holds.
+        if narrowed? == Some(false) {
+            return Ok(());
         }
         fuel.burn(trie.tokens().len() as u64 / 8)?;
         let mut wanted = Wanted::with(trie, words, false);
@@ -93,7 +90,7 @@ impl TokenAutomaton {
         state: StateId,
         words: &mut [u32],
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         self.grammars.memo.steps.take_left_out();
         let (parser, machine) = self.parser();
         let narrowed = parser.narrowed(machine, state, fuel)?;

@@ -131,7 +131,6 @@ fn check(
             Ok(()) => walked.push(words),
             Err(_) => checked.num_out_of_fuel += 1,
         }
-        automaton.take_item_excess();
     }
     // Items by themselves up to so many steps, then such a walk of those that are no JSON.
     for steps in [few, 20_000_000] {
@@ -140,7 +139,6 @@ fn check(
             Ok(words) => walked.push(words),
             Err(_) => checked.num_out_of_fuel += 1,
         }
-        automaton.take_item_excess();
     }
     checked.num_masks += walked.len();
     for item in automaton.grammars.parser.items(state) {
@@ -158,7 +156,6 @@ fn check(
     automaton.grammars.memo.swap_steps();
     let others = automaton.walk_narrowed(trie, state, &mut narrow, &mut Fuel::new(few));
     automaton.grammars.memo.swap_steps();
-    automaton.take_item_excess();
     checked.num_without_contexts += usize::from(others == Ok(true));
     let mut loose = vec![0; num_words];
     let mut found = Vec::new();
@@ -174,7 +171,6 @@ fn check(
     for id in 1..vocab.len() as u32 {
         let mut fuel = Fuel::new(ACCEPT_STEPS);
         let Ok(after) = automaton.parser_advance(state, id, &mut fuel) else {
-            automaton.take_item_excess();
             continue;
         };
         for words in &walked {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::language_facts::LanguageFacts;
 use super::memo::{LexemeFacts, MaskMemo};
 use super::{State, TokenAutomaton};
-use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, Stop};
 
 /// What an automaton has met, its frames and grammars apart.
 pub(crate) struct Base {
@@ -47,7 +47,7 @@ impl TokenAutomaton {
         mut state: State,
         text: &[u8],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         for &byte in text {
             self.mask(state, fuel)?;
             match self.machine.step(state, byte, fuel)? {
@@ -58,17 +58,15 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// Asks for what a language allows by itself, where a token begins, and where it may follow others also
-    /// after what they end with; and for what is left of it at each place of a text that begins one of its own.
+    /// Asks for what a language allows where a token begins and after what others end with; and for what is left of it at each place of a text that begins one of its own.
     pub(crate) fn rehearse_language(
         &mut self,
         language: ExprId,
-        may_follow: bool,
         text: &[u8],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let saturated = self.machine.lexicon.saturated(language);
-        self.learn_language(saturated, may_follow, fuel)?;
+        self.learn_language(saturated, true, fuel)?;
         let mut left = language;
         for &byte in text {
             left = self.machine.lexicon.derivative(left, byte, fuel)?;

@@ -27,7 +27,7 @@ use super::TokenAutomaton;
 use super::memo::{Exits, LexemeMask, Part};
 use crate::earley::{LanguageMask, Rests, Tokens};
 use crate::index::{ROOT, TokenizerIndex, Trie};
-use crate::lexical::{Fuel, MANY_MARKS, NO_MARK, OutOfFuel};
+use crate::lexical::{Fuel, MANY_MARKS, NO_MARK, Stop};
 use crate::pushdown::State;
 
 /// With more rests than these the tokens are looked at one by one.
@@ -58,7 +58,7 @@ impl TokenAutomaton {
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<LanguageMask>>, OutOfFuel> {
+    ) -> Result<Option<Arc<LanguageMask>>, Stop> {
         if let Some(known) = self.grammars.memo.beyond.get(&state) {
             return Ok(known.clone());
         }
@@ -95,11 +95,7 @@ impl TokenAutomaton {
     /// Whether the value that a state is within may be over where the lexeme that the next token begins in
     /// could go on: then a token may leave the value though no part of that lexeme knows it as an exit. True
     /// too where that can't be told.
-    pub(super) fn may_end_early(
-        &mut self,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(super) fn may_end_early(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         self.machine.start_recording();
         self.machine.skip_texts(true);
         let ends_for_good = self.all_end_for_good(state, fuel);
@@ -109,7 +105,7 @@ impl TokenAutomaton {
     }
 
     /// Whether each lexeme that a token may begin in ends for good.
-    fn all_end_for_good(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn all_end_for_good(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         let mut at = state;
         loop {
             at.lexeme = self.machine.lexicon.saturated(at.lexeme);
@@ -126,7 +122,7 @@ impl TokenAutomaton {
         }
     }
 
-    fn left_beyond(&mut self, state: State, fuel: &mut Fuel) -> Result<Left, OutOfFuel> {
+    fn left_beyond(&mut self, state: State, fuel: &mut Fuel) -> Result<Left, Stop> {
         let lexeme = self.machine.lexicon.saturated(state.lexeme);
         let mut at = State { lexeme, ..state };
         let mut all = Vec::new();
@@ -156,12 +152,7 @@ impl TokenAutomaton {
     }
 
     /// Of the tokens that a part of a state's lexeme knows.
-    fn left_by_part(
-        &mut self,
-        part: &Part,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<Left, OutOfFuel> {
+    fn left_by_part(&mut self, part: &Part, state: State, fuel: &mut Fuel) -> Result<Left, Stop> {
         let Part { mask, mark } = part;
         let Some(mut all) = self.left_by_exits(mask, *mark, state, fuel)? else {
             return Ok(None);
@@ -183,7 +174,7 @@ impl TokenAutomaton {
         mark: Option<u16>,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<Left, OutOfFuel> {
+    ) -> Result<Left, Stop> {
         let index = Arc::clone(&self.index);
         let mut all = Vec::new();
         for (own_mark, exits) in &part.exits {
@@ -246,7 +237,7 @@ impl TokenAutomaton {
         depth: u32,
         start: Reached,
         fuel: &mut Fuel,
-    ) -> Result<Left, OutOfFuel> {
+    ) -> Result<Left, Stop> {
         let is_whole = std::ptr::eq(trie, index.byte_trie());
         let mut left = Vec::new();
         // Depths at which the value may be over, on the way to the node that is looked at.
@@ -300,7 +291,7 @@ impl TokenAutomaton {
 
     /// Whether a state's lexeme goes on after no text, other than the empty one, with which it ends and
     /// the value is over. False too where that takes many states, or depends on a text that is left out.
-    fn ends_for_good(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn ends_for_good(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         // Mostly no mark ends the value, and nothing has to be looked at.
         let mut marks: Vec<(u16, bool)> = Vec::new();
         let mut has_over = false;
@@ -347,7 +338,7 @@ impl TokenAutomaton {
         mark: u16,
         known: &mut Vec<(u16, bool)>,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         if let Some((_, is_over)) = known.iter().find(|(known, _)| *known == mark) {
             return Ok(*is_over);
         }

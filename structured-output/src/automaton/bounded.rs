@@ -12,11 +12,13 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::TokenAutomaton;
-use super::forgotten::Forgotten;
 use crate::bitmask::BITS_PER_WORD;
 use crate::earley::{ContextId, Item, Lexeme, TokenUnion, Tokens};
-use crate::index::{Labels, Others, ROOT, TokenizerIndex};
-use crate::lexical::{BoundedHead, ByteSet, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel};
+use crate::index::{ROOT, TokenizerIndex};
+use crate::lexical::{
+    BoundedHead, ByteSet, EPSILON, ExprId, Fuel, Labels, Lexicon, NO_MARK, Others, Stop,
+};
+use crate::mask::Forgotten;
 use crate::mask::set_bits;
 use crate::mask::table::{DEAD, Table};
 use crate::mask::walk::Labelled;
@@ -93,7 +95,7 @@ impl BoundedFacts {
 impl TokenAutomaton {
     /// Makes known how many characters of a count tokens begin with, where an item's mask is made of that:
     /// once for all counts, so it is worth more steps than a mask may take otherwise.
-    pub(super) fn learn_runs(&mut self, item: &Item, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    pub(super) fn learn_runs(&mut self, item: &Item, fuel: &mut Fuel) -> Result<(), Stop> {
         if let Lexeme::Text(text) = item.lexeme.uncounted()
             && text.stack == EMPTY_STACK
         {
@@ -113,7 +115,7 @@ impl TokenAutomaton {
         language: ExprId,
         context: ContextId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Tokens>, OutOfFuel> {
+    ) -> Result<Option<Tokens>, Stop> {
         let Some((head, runs)) = self.bounded_runs(language, context, fuel)? else {
             return Ok(None);
         };
@@ -130,7 +132,7 @@ impl TokenAutomaton {
         language: ExprId,
         context: ContextId,
         fuel: &mut Fuel,
-    ) -> Result<Option<(BoundedHead, Arc<Runs>)>, OutOfFuel> {
+    ) -> Result<Option<(BoundedHead, Arc<Runs>)>, Stop> {
         let Some(head) = self.machine.lexicon.bounded_head(language, fuel)? else {
             return Ok(None);
         };
@@ -163,7 +165,7 @@ impl TokenAutomaton {
         context: ContextId,
         bytes: &ByteSet,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let firsts = self.machine.lexicon.first_bytes(rest, fuel)?;
         if !firsts.intersection(bytes).is_empty() {
             return Ok(true);
@@ -194,7 +196,7 @@ impl TokenAutomaton {
         head: &BoundedHead,
         runs: &Runs,
         fuel: &mut Fuel,
-    ) -> Result<Arc<Tokens>, OutOfFuel> {
+    ) -> Result<Arc<Tokens>, Stop> {
         let key = (head.character, head.min, head.max);
         let bounded = &mut self.grammars.memo.languages.bounded;
         if let Some(known) = bounded.refused.get(&key) {
@@ -208,11 +210,7 @@ impl TokenAutomaton {
     }
 
     /// How many characters tokens begin with; `None` where a text may be read as more characters or less.
-    fn find_runs(
-        &mut self,
-        character: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<Arc<Runs>>, OutOfFuel> {
+    fn find_runs(&mut self, character: ExprId, fuel: &mut Fuel) -> Result<Option<Arc<Runs>>, Stop> {
         let lexicon = &mut self.machine.lexicon;
         let runs = match lexicon.is_nullable(character) {
             true => None,
@@ -232,7 +230,7 @@ fn walk_characters(
     index: &TokenizerIndex,
     character: ExprId,
     fuel: &mut Fuel,
-) -> Result<Option<Runs>, OutOfFuel> {
+) -> Result<Option<Runs>, Stop> {
     let labelled = Labelled::of_bytes(index.byte_trie());
     let trie = labelled.trie;
     let num_words = index.text_tokens().len();

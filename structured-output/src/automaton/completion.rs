@@ -12,10 +12,11 @@
 use std::sync::Arc;
 
 use super::ways::Way;
+use super::writable::AnyEnd;
 use super::{GrammarState, State, TokenAutomaton};
 use crate::index::ROOT;
-use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::search::{Graph, Search, UNKNOWN, nearest_end};
+use crate::lexical::{Fuel, Stop};
 
 /// A shorter way to the end of a text is walked again.
 const LONG_WAY: usize = 32;
@@ -23,15 +24,11 @@ const LONG_WAY: usize = 32;
 impl TokenAutomaton {
     /// Whether the text so far can be completed by tokens of the vocabulary. `state` is reached by
     /// whole tokens.
-    pub(crate) fn is_completable(
-        &mut self,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(crate) fn is_completable(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         if self.writes_any_text {
             self.machine.lexicon.is_live(state.lexeme, fuel)
         } else {
-            Ok(nearest_end(&mut ByTokens(self), state, fuel)? != DEAD)
+            self.is_writable(state, fuel)
         }
     }
 
@@ -41,16 +38,16 @@ impl TokenAutomaton {
         &mut self,
         search: &mut Search<State>,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         if self.writes_any_text {
             return Ok(0);
         }
-        search.run(&mut ByTokens(self), fuel)
+        search.run(&mut AnyEnd(self), fuel)
     }
 
     /// How many tokens complete the text from a state that can be completed, the stop token
     /// included: at least 1.
-    pub(crate) fn min_tokens(&mut self, state: State, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+    pub(crate) fn min_tokens(&mut self, state: State, fuel: &mut Fuel) -> Result<u32, Stop> {
         if !self.writes_any_text {
             let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
             return Ok(tokens.saturating_add(1));
@@ -70,7 +67,7 @@ impl TokenAutomaton {
 
     /// Walks a canonical completion from the end of the way on that was walked so far, and makes known what
     /// all places on it need.
-    fn count_on_way(&mut self, way: &mut Way<State, u8>, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    fn count_on_way(&mut self, way: &mut Way<State, u8>, fuel: &mut Fuel) -> Result<(), Stop> {
         let Way {
             places: states,
             steps: text,
@@ -114,7 +111,7 @@ impl TokenAutomaton {
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         if let Some(bytes) = self.unread_bytes_to_end(state, fuel)? {
             return Ok(bytes);
         }
@@ -155,7 +152,7 @@ impl TokenAutomaton {
         state: State,
         num_tokens: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<u32>>, OutOfFuel> {
+    ) -> Result<Option<Vec<u32>>, Stop> {
         if !self.writes_any_text {
             return Ok(None);
         }
@@ -182,12 +179,7 @@ impl TokenAutomaton {
 
     /// One token that begins `text`, and what the state after it needs. `states[i]` is the state
     /// after `text[..i]`; those after the first are known.
-    fn fewest_tokens(
-        &self,
-        text: &[u8],
-        states: &[State],
-        fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    fn fewest_tokens(&self, text: &[u8], states: &[State], fuel: &mut Fuel) -> Result<u32, Stop> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let mut fewest = u32::MAX;
@@ -225,11 +217,11 @@ impl Graph for ByTokens<'_> {
         0
     }
 
-    fn is_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn is_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         self.0.is_accepting(state, fuel)
     }
 
-    fn successors(&mut self, state: State, fuel: &mut Fuel) -> Result<Vec<State>, OutOfFuel> {
+    fn successors(&mut self, state: State, fuel: &mut Fuel) -> Result<Vec<State>, Stop> {
         let reached = self.0.after_tokens(GrammarState::Machine(state), fuel)?;
         let machine = reached.into_iter().filter_map(|next| match next {
             GrammarState::Machine(next) => Some(next),

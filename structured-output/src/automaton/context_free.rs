@@ -6,7 +6,6 @@ use hashbrown::HashMap;
 
 use super::exit_rests::ExitRests;
 use super::exits::NearExits;
-use super::forgotten::Forgotten;
 use super::language_facts::LanguageFacts;
 use super::loose_walk::LooseSteps;
 use super::parser_steps::Steps;
@@ -18,7 +17,8 @@ use crate::earley::{
 };
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Stop};
+use crate::mask::Forgotten;
 use crate::mask::Mask;
 use crate::mask::store::MaskStore;
 use crate::pushdown;
@@ -148,17 +148,12 @@ impl TokenAutomaton {
         (&mut self.grammars.parser, &mut self.machine)
     }
 
-    /// Whether work ended because a state has more items than the limit allows; asking forgets it.
-    pub(crate) fn take_item_excess(&mut self) -> bool {
-        self.grammars.parser.take_item_excess()
-    }
-
     pub(super) fn parser_step(
         &mut self,
         state: StateId,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<StateId>, OutOfFuel> {
+    ) -> Result<Option<StateId>, Stop> {
         self.grammars
             .parser
             .step(&mut self.machine, state, byte, fuel)
@@ -170,7 +165,7 @@ impl TokenAutomaton {
         state: StateId,
         token_id: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<StateId>, OutOfFuel> {
+    ) -> Result<Option<StateId>, Stop> {
         let named = self.grammars.parser.step_token(state, token_id, fuel)?;
         let mut written = self.index.is_text_token(token_id).then_some(state);
         if written.is_some() {
@@ -201,7 +196,7 @@ impl TokenAutomaton {
         &mut self,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         if !self.parser_needs_search() {
             return Ok(true);
         }
@@ -213,7 +208,7 @@ impl TokenAutomaton {
         &mut self,
         search: &mut Search<StateId>,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         if !self.parser_needs_search() {
             return Ok(0);
         }
@@ -225,7 +220,7 @@ impl TokenAutomaton {
         mut state: StateId,
         max_bytes: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<u8>, OutOfFuel> {
+    ) -> Result<Vec<u8>, Stop> {
         let mut forced = Vec::new();
         while forced.len() < max_bytes {
             fuel.burn(1)?;
@@ -247,7 +242,7 @@ impl TokenAutomaton {
         &mut self,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         if self.parser_needs_search() {
             let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
             return Ok(tokens.saturating_add(1));
@@ -267,11 +262,7 @@ impl TokenAutomaton {
     }
 
     /// A state within JSON by itself, as [`TokenAutomaton::completed_as`] has it.
-    fn parser_completed_as(
-        &mut self,
-        state: StateId,
-        fuel: &mut Fuel,
-    ) -> Result<StateId, OutOfFuel> {
+    fn parser_completed_as(&mut self, state: StateId, fuel: &mut Fuel) -> Result<StateId, Stop> {
         let &[item] = self.grammars.parser.items(state) else {
             return Ok(state);
         };
@@ -292,7 +283,7 @@ impl TokenAutomaton {
         &mut self,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<Option<StateId>, OutOfFuel> {
+    ) -> Result<Option<StateId>, Stop> {
         if self.grammars.memo.min_tokens.contains_key(&state) {
             return Ok(None);
         }
@@ -309,7 +300,7 @@ impl TokenAutomaton {
         &mut self,
         way: &mut Way<StateId, Symbol>,
         fuel: &mut Fuel,
-    ) -> Result<Option<StateId>, OutOfFuel> {
+    ) -> Result<Option<StateId>, Stop> {
         let Way {
             places: states,
             steps: symbols,
@@ -370,7 +361,7 @@ impl TokenAutomaton {
         symbols: &[Symbol],
         states: &[StateId],
         fuel: &mut Fuel,
-    ) -> Result<Fewest, OutOfFuel> {
+    ) -> Result<Fewest, Stop> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let names_tokens = self.grammars.parser.has_tokens(states[0]);
@@ -421,7 +412,7 @@ impl TokenAutomaton {
         state: StateId,
         num_tokens: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<u32>>, OutOfFuel> {
+    ) -> Result<Option<Vec<u32>>, Stop> {
         if self.parser_needs_search() {
             return Ok(None);
         }
@@ -485,11 +476,11 @@ impl Graph for ByTokens<'_> {
         0
     }
 
-    fn is_end(&mut self, state: StateId, _: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn is_end(&mut self, state: StateId, _: &mut Fuel) -> Result<bool, Stop> {
         Ok(self.0.grammars.parser.is_accepting(state))
     }
 
-    fn successors(&mut self, state: StateId, fuel: &mut Fuel) -> Result<Vec<StateId>, OutOfFuel> {
+    fn successors(&mut self, state: StateId, fuel: &mut Fuel) -> Result<Vec<StateId>, Stop> {
         let reached = self.0.after_tokens(GrammarState::Parser(state), fuel)?;
         let parser = reached.into_iter().filter_map(|next| match next {
             GrammarState::Parser(next) => Some(next),

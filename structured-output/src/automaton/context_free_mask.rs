@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{GrammarState, TokenAutomaton};
 use crate::earley::{ContextId, Item, Lexeme, StateId, TokenRuns, TokenUnion};
 use crate::index::Trie;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 use crate::mask::{Mask, set_bits};
 use crate::pushdown::{self, EMPTY_STACK, NO_KEY};
 
@@ -34,7 +34,7 @@ impl TokenAutomaton {
         &mut self,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
+    ) -> Result<Arc<Mask>, Stop> {
         if let Some(known) = self.grammars.memo.by_state.get(&state) {
             return Ok(Arc::clone(known));
         }
@@ -56,7 +56,7 @@ impl TokenAutomaton {
         state: StateId,
         steps_by_item: u64,
         fuel: &mut Fuel,
-    ) -> Result<Vec<u32>, OutOfFuel> {
+    ) -> Result<Vec<u32>, Stop> {
         let items = self.grammars.parser.items(state).to_vec();
         let mut union = TokenUnion::new(self.index.text_tokens().len());
         for item in &items {
@@ -83,8 +83,6 @@ impl TokenAutomaton {
             None => *num_halved = (*num_halved + 1).min(MAX_HALVED),
         }
         if found.is_none() {
-            // If there are too many items, then for the walk, too.
-            self.take_item_excess();
             let texts = match has_json {
                 true => self.grammars.parser.state_of(texts, fuel)?,
                 false => Some(state),
@@ -116,7 +114,7 @@ impl TokenAutomaton {
         state: StateId,
         words: &mut [u32],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         words.fill(0);
         for item in self.grammars.parser.items(state).to_vec() {
             self.add_without_text(item, words, fuel)?;
@@ -130,7 +128,7 @@ impl TokenAutomaton {
         state: StateId,
         words: &mut [u32],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         for item in self.grammars.parser.items(state).to_vec() {
             if matches!(item.lexeme, Lexeme::End | Lexeme::Stop(_)) {
                 self.add_without_text(item, words, fuel)?;
@@ -161,7 +159,7 @@ impl TokenAutomaton {
         item: Item,
         union: &mut TokenUnion,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         match item.lexeme.uncounted() {
             Lexeme::Text(text) if text.stack == EMPTY_STACK => {
                 self.add_language_item(text.lexeme, item.context, union, fuel)
@@ -185,7 +183,7 @@ impl TokenAutomaton {
         item: Item,
         words: &mut [u32],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         match item.lexeme {
             Lexeme::End => set_bits(words, self.index.info().stop_token_ids()),
             Lexeme::Token(set) | Lexeme::Stop(set) => {
@@ -206,7 +204,7 @@ impl TokenAutomaton {
         text: pushdown::State,
         context: ContextId,
         fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
+    ) -> Result<Arc<Mask>, Stop> {
         if let Some(known) = self.grammars.memo.by_item.get(&(text, context)) {
             return Ok(Arc::clone(known));
         }
@@ -254,7 +252,7 @@ impl TokenAutomaton {
         text: pushdown::State,
         context: ContextId,
         fuel: &mut Fuel,
-    ) -> Result<Vec<u32>, OutOfFuel> {
+    ) -> Result<Vec<u32>, Stop> {
         let item = |text| Item {
             lexeme: Lexeme::Text(text),
             context,

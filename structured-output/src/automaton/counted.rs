@@ -12,7 +12,7 @@ use super::TokenAutomaton;
 use super::counted_walk::{CharacterWalk, Counted};
 use super::memo::{LexemeMask, Reference};
 use crate::index::Trie;
-use crate::lexical::{Characters, ExprId, Fuel, OutOfFuel, UNBOUNDED};
+use crate::lexical::{Characters, ExprId, Fuel, Stop, UNBOUNDED};
 use crate::mask::walk::Labelled;
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
 
@@ -114,7 +114,7 @@ impl TokenAutomaton {
         &mut self,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<LexemeMask>>, OutOfFuel> {
+    ) -> Result<Option<Arc<LexemeMask>>, Stop> {
         let Some(characters) = self.machine.lexicon.characters(expr) else {
             return Ok(None);
         };
@@ -175,7 +175,7 @@ impl TokenAutomaton {
         min: u32,
         max: u32,
         fuel: &mut Fuel,
-    ) -> Result<LexemeMask, OutOfFuel> {
+    ) -> Result<LexemeMask, Stop> {
         let (allowed, too_long) = lengths.split(max);
         let is_right = |count: u32| min <= count && count <= max;
         let ended = lengths.ended.iter().filter(|end| end.2);
@@ -227,7 +227,7 @@ impl TokenAutomaton {
         &mut self,
         characters: Characters,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<Lengths>>, OutOfFuel> {
+    ) -> Result<Option<Arc<Lengths>>, Stop> {
         let key = (characters.any_number, characters.all);
         if let Some(known) = self.masks.lengths(key) {
             return Ok(known);
@@ -241,11 +241,7 @@ impl TokenAutomaton {
     }
 
     /// Walks the vocabulary by the first alphabet that fits, or by bytes.
-    fn count(
-        &mut self,
-        characters: Characters,
-        fuel: &mut Fuel,
-    ) -> Result<Option<Lengths>, OutOfFuel> {
+    fn count(&mut self, characters: Characters, fuel: &mut Fuel) -> Result<Option<Lengths>, Stop> {
         let index = Arc::clone(&self.index);
         let lexicon = &mut self.machine.lexicon;
         let fits = lexicon.fitting_alphabets(characters.any_number, fuel)?
@@ -286,11 +282,7 @@ impl TokenAutomaton {
 
     /// Whether no byte begins both a character and what follows the characters, and no character is the
     /// beginning of another: then each text is so many characters, and no more or less.
-    fn begins_plainly(
-        &mut self,
-        characters: Characters,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    fn begins_plainly(&mut self, characters: Characters, fuel: &mut Fuel) -> Result<bool, Stop> {
         let lexicon = &mut self.machine.lexicon;
         let character = lexicon.first_bytes(characters.character, fuel)?;
         let rest = lexicon.first_bytes(characters.rest, fuel)?;

@@ -11,8 +11,8 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::lexeme::Found;
-use crate::index::{Labels, ROOT, TokenizerIndex, num_chars};
-use crate::lexical::{ByteSet, Characters, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::index::{ROOT, TokenizerIndex, num_chars};
+use crate::lexical::{ByteSet, Characters, ExprId, Fuel, Labels, Lexicon, Stop};
 use crate::mask::table::{DEAD, Table};
 use crate::mask::walk::{Exit, Labelled, Visitor};
 
@@ -81,7 +81,7 @@ impl<'a> CharacterWalk<'a> {
         lexicon: &'a mut Lexicon,
         characters: Characters,
         fuel: &mut Fuel,
-    ) -> Result<Self, OutOfFuel> {
+    ) -> Result<Self, Stop> {
         Ok(Self {
             is_utf8: characters.character == lexicon.json_constrained_char(),
             firsts: lexicon.first_bytes(characters.rest, fuel)?,
@@ -101,7 +101,7 @@ impl<'a> CharacterWalk<'a> {
         index: &TokenizerIndex,
         labelled: Labelled<'_>,
         fuel: &mut Fuel,
-    ) -> Result<Option<Counted>, OutOfFuel> {
+    ) -> Result<Option<Counted>, Stop> {
         let trie = labelled.trie;
         let mut counted = Counted {
             is_open: true,
@@ -208,7 +208,7 @@ impl<'a> CharacterWalk<'a> {
         before: At,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<(u32, At)>, OutOfFuel> {
+    ) -> Result<Option<(u32, At)>, Stop> {
         let next = self.table.step(self.lexicon, beside, byte, fuel)?;
         if next == DEAD {
             return Ok(None);
@@ -240,7 +240,7 @@ impl<'a> CharacterWalk<'a> {
     /// The nearest end of the text from a place before it: Dijkstra's algorithm, where a step that
     /// completes a character has length 1 and all others none. `None` where that would take too many
     /// places.
-    fn nearest(&mut self, start: Place, fuel: &mut Fuel) -> Result<Option<Nearest>, OutOfFuel> {
+    fn nearest(&mut self, start: Place, fuel: &mut Fuel) -> Result<Option<Nearest>, Stop> {
         if start.0 == start.1 {
             // Any characters.
             let is_begun = self.table.expr(start.1) != self.characters.all;
@@ -318,7 +318,7 @@ impl<'a> CharacterWalk<'a> {
     }
 
     /// Whether the text may end in an expanded state between characters.
-    fn is_end(&mut self, own: u32, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn is_end(&mut self, own: u32, fuel: &mut Fuel) -> Result<bool, Stop> {
         for byte in self.firsts.iter() {
             if self.table.step(self.lexicon, own, byte, fuel)? != DEAD {
                 return Ok(true);
@@ -335,7 +335,7 @@ impl<'a> CharacterWalk<'a> {
         mut nearest: Nearest,
         seen: &HashMap<Place, (Place, u32)>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         loop {
             nearest.is_open = nearest.is_open || self.comes_back(place, fuel)?;
             self.nearest.insert(place, nearest);
@@ -350,7 +350,7 @@ impl<'a> CharacterWalk<'a> {
     }
 
     /// Whether a character leads from a place to itself.
-    fn comes_back(&mut self, (own, beside): Place, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn comes_back(&mut self, (own, beside): Place, fuel: &mut Fuel) -> Result<bool, Stop> {
         if self.table.expr(beside) != self.characters.all {
             return Ok(false);
         }

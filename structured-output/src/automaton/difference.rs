@@ -7,7 +7,7 @@ use super::TokenAutomaton;
 use super::lexeme::exits_of;
 use super::memo::{Exits, LexemeMask, Reference};
 use crate::index::Trie;
-use crate::lexical::{ExprId, Fuel, Less, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Less, Stop};
 use crate::mask::beside::{Difference, walk_beside};
 use crate::mask::ended_texts::ended_texts;
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, listed, set_bits};
@@ -26,7 +26,7 @@ impl TokenAutomaton {
         &mut self,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<LexemeMask>>, OutOfFuel> {
+    ) -> Result<Option<Arc<LexemeMask>>, Stop> {
         let lexicon = &mut self.machine.lexicon;
         let Some(Less { whole, texts, rest }) = lexicon.less_texts(expr) else {
             return Ok(None);
@@ -67,7 +67,7 @@ impl TokenAutomaton {
         rest: ExprId,
         mask: Arc<LexemeMask>,
         fuel: &mut Fuel,
-    ) -> Result<LexemeMask, OutOfFuel> {
+    ) -> Result<LexemeMask, Stop> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let lexicon = &mut self.machine.lexicon;
@@ -81,7 +81,7 @@ impl TokenAutomaton {
         mask: Arc<LexemeMask>,
         difference: Difference,
         fuel: &mut Fuel,
-    ) -> Result<LexemeMask, OutOfFuel> {
+    ) -> Result<LexemeMask, Stop> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let num_words = index.text_tokens().len();
@@ -156,7 +156,7 @@ fn known_to(
     ranges: &[Range<u32>],
     num_words: usize,
     fuel: &mut Fuel,
-) -> Result<Vec<u32>, OutOfFuel> {
+) -> Result<Vec<u32>, Stop> {
     let num_ids: usize = ranges.iter().map(Range::len).sum();
     fuel.burn(num_ids as u64)?;
     if num_ids > MANY_IDS {

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::TokenAutomaton;
-use super::forgotten::Forgotten;
 use crate::earley::{LanguageMask, Leave, Places, Rests, Tokens, Walked};
 use crate::index::{ROOT, Trie};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
+use crate::mask::Forgotten;
 
 /// A rest: a node of the trie of bytes and how many bytes come before what is left, or a token and how many
 /// bytes of it are left.
@@ -102,7 +102,7 @@ fn words_of(tokens: &Range<u32>) -> impl Iterator<Item = (usize, u64)> {
 }
 
 /// Sorts places and drops those whose tokens are all cut there at others, which lie above them.
-fn each_once(leaves: &mut Vec<Leave>, trie: &Trie, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+fn each_once(leaves: &mut Vec<Leave>, trie: &Trie, fuel: &mut Fuel) -> Result<(), Stop> {
     fuel.burn(leaves.len() as u64 / 4)?;
     let keyed = leaves.iter().map(|leave| {
         let (depth, tokens) = cut(leave, trie);
@@ -128,7 +128,7 @@ fn remove(
     others: impl Iterator<Item = Leave>,
     trie: &Trie,
     fuel: &mut Fuel,
-) -> Result<(), OutOfFuel> {
+) -> Result<(), Stop> {
     let mut others: Vec<Leave> = others.collect();
     fuel.burn(leaves.len() as u64 / 4)?;
     each_once(&mut others, trie, fuel)?;
@@ -178,7 +178,7 @@ impl TokenAutomaton {
         &mut self,
         mut leaves: Vec<Leave>,
         fuel: &mut Fuel,
-    ) -> Result<Arc<LanguageMask>, OutOfFuel> {
+    ) -> Result<Arc<LanguageMask>, Stop> {
         let index = Arc::clone(&self.index);
         each_once(&mut leaves, index.byte_trie(), fuel)?;
         let key: Box<[Rest]> = leaves.iter().map(place).collect();
@@ -197,7 +197,7 @@ impl TokenAutomaton {
         &mut self,
         mut rests: Vec<Rest>,
         fuel: &mut Fuel,
-    ) -> Result<Arc<LanguageMask>, OutOfFuel> {
+    ) -> Result<Arc<LanguageMask>, Stop> {
         fuel.burn(rests.len() as u64 / 4)?;
         rests.sort_unstable();
         rests.dedup();
@@ -237,7 +237,7 @@ impl TokenAutomaton {
         rests: &Arc<LanguageMask>,
         others: &[Arc<LanguageMask>],
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<LanguageMask>>, OutOfFuel> {
+    ) -> Result<Option<Arc<LanguageMask>>, Stop> {
         if others.is_empty() {
             return Ok(Some(Arc::clone(rests)));
         }

@@ -21,7 +21,7 @@ use crate::earley::{
     Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Rests, Return, StateId, TokenUnion, UNKNOWN_REST,
 };
 use crate::index::{ROOT, TokenizerIndex, Trie};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// After so many ways to go on with rests they are walked with all that follows.
 const MAX_WAYS: usize = 64;
@@ -97,7 +97,7 @@ impl Found {
         node: u32,
         depth: u32,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         if self.over.is_empty() {
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl TokenAutomaton {
         item: Item,
         union: &mut TokenUnion,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let whole = item;
         let mut pending = vec![(Arc::clone(alone), item)];
         // The rests that came to each item.
@@ -199,7 +199,7 @@ impl TokenAutomaton {
         lexeme: Lexeme,
         place: Return,
         fuel: &mut Fuel,
-    ) -> Result<Arc<NearExits>, OutOfFuel> {
+    ) -> Result<Arc<NearExits>, Stop> {
         let key = (alone.number, lexeme, place.node);
         if let Some(known) = self.grammars.memo.near_exits.get(&key) {
             return Ok(Arc::clone(known));
@@ -220,7 +220,7 @@ impl TokenAutomaton {
         alone: &LanguageMask,
         found: Found,
         fuel: &mut Fuel,
-    ) -> Result<NearExits, OutOfFuel> {
+    ) -> Result<NearExits, Stop> {
         let Found {
             ids,
             told,
@@ -254,7 +254,7 @@ impl TokenAutomaton {
         lexeme: Lexeme,
         place: Return,
         fuel: &mut Fuel,
-    ) -> Result<Found, OutOfFuel> {
+    ) -> Result<Found, Stop> {
         let item = self.grammars.parser.item_within(lexeme, place);
         let start = self.grammars.parser.single(item, fuel)?;
         let mut found = Found::new(true);
@@ -269,7 +269,7 @@ impl TokenAutomaton {
         start: StateId,
         found: &mut Found,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let start = self.number(start, fuel)?;
         let places = match &alone.rests {
             Rests::Trie(rests) => {
@@ -304,7 +304,7 @@ impl TokenAutomaton {
         start: u32,
         found: &mut Found,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let trie = index.byte_trie();
         if found.told.has_all(&leave.tokens(trie)) {
             return Ok(());
@@ -357,7 +357,7 @@ impl TokenAutomaton {
         from: (u32, u32, u32),
         found: &mut Found,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let (Source::Bytes(trie) | Source::Rests(trie)) = source;
         let mut pending = vec![from];
         while let Some((node, depth, state)) = pending.pop() {

@@ -7,7 +7,7 @@ use hashbrown::HashSet;
 use super::completion::ByTokens;
 use super::{GrammarState, State, TokenAutomaton};
 use crate::lexical::search::Graph;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// How a text of few tokens is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl TokenAutomaton {
         search: TextSearch,
         limit: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
+    ) -> Result<Option<u32>, Stop> {
         let tokens = match (search, start) {
             (TextSearch::All, GrammarState::Machine(first)) => {
                 self.distance_within(first, limit, fuel)?
@@ -47,7 +47,7 @@ impl TokenAutomaton {
         search: TextSearch,
         limit: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<(u32, Vec<u32>)>, OutOfFuel> {
+    ) -> Result<Option<(u32, Vec<u32>)>, Stop> {
         let Some(tokens) = self.fewest_tokens_by(start, search, limit, fuel)? else {
             return Ok(None);
         };
@@ -81,7 +81,7 @@ impl TokenAutomaton {
         first: GrammarState,
         limit: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
+    ) -> Result<Option<u32>, Stop> {
         let mut way = Vec::new();
         let (mut at, mut bytes) = (first, u32::MAX);
         let rest = loop {
@@ -117,7 +117,7 @@ impl TokenAutomaton {
         &mut self,
         at: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<Option<(GrammarState, Vec<u32>)>, OutOfFuel> {
+    ) -> Result<Option<(GrammarState, Vec<u32>)>, Stop> {
         let mut seen = HashSet::new();
         let mut fewest = u32::MAX;
         let mut nearest: Option<(GrammarState, Vec<u32>)> = None;
@@ -151,7 +151,7 @@ impl TokenAutomaton {
         first: State,
         limit: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
+    ) -> Result<Option<u32>, Stop> {
         let is_within = |distance: &u32| distance.saturating_add(1) <= limit;
         // Other vocabularies are searched in another way too, which remembers one way alone.
         if let Some(known) = self.token_distance.get(&first)

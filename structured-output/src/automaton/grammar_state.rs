@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::TokenAutomaton;
 use crate::earley;
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Stop};
 use crate::mask::Mask;
 use crate::pushdown;
 
@@ -37,7 +37,7 @@ impl TokenAutomaton {
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
+    ) -> Result<Arc<Mask>, Stop> {
         match state {
             Machine(state) => self.mask(state, fuel),
             Parser(state) => self.parser_mask(state, fuel),
@@ -49,7 +49,7 @@ impl TokenAutomaton {
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         match state {
             Machine(state) => self.min_tokens(state, fuel),
             Parser(state) => self.parser_min_tokens(state, fuel),
@@ -63,7 +63,7 @@ impl TokenAutomaton {
         state: GrammarState,
         num_tokens: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<u32>>, OutOfFuel> {
+    ) -> Result<Option<Vec<u32>>, Stop> {
         match state {
             Machine(state) => self.completing_tokens(state, num_tokens, fuel),
             Parser(state) => self.parser_completing_tokens(state, num_tokens, fuel),
@@ -75,7 +75,7 @@ impl TokenAutomaton {
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         match state {
             Machine(state) => self.machine_bytes_to_end(state, fuel),
             Parser(state) => self
@@ -90,7 +90,7 @@ impl TokenAutomaton {
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let longest = self.index.max_token_bytes().max(1);
         let bytes = self.bytes_to_end(state, fuel)?;
         Ok(bytes.div_ceil(longest).saturating_add(1))
@@ -102,7 +102,7 @@ impl TokenAutomaton {
         state: GrammarState,
         token_id: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<GrammarState>, OutOfFuel> {
+    ) -> Result<Option<GrammarState>, Stop> {
         let step = self.step_by_token(state, token_id, fuel)?;
         Ok(step.map(|step| step.next))
     }
@@ -113,7 +113,7 @@ impl TokenAutomaton {
         state: GrammarState,
         token_id: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<TokenStep>, OutOfFuel> {
+    ) -> Result<Option<TokenStep>, Stop> {
         Ok(match state {
             Machine(state) => {
                 let step = self.advance_within(state, token_id, fuel)?;
@@ -144,11 +144,7 @@ impl TokenAutomaton {
     }
 
     /// Whether tokens of the vocabulary can complete the text.
-    pub(crate) fn can_end(
-        &mut self,
-        state: GrammarState,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(crate) fn can_end(&mut self, state: GrammarState, fuel: &mut Fuel) -> Result<bool, Stop> {
         match state {
             Machine(state) => self.is_completable(state, fuel),
             Parser(state) => self.is_parser_completable(state, fuel),
@@ -161,7 +157,7 @@ impl TokenAutomaton {
         state: GrammarState,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<GrammarState>, OutOfFuel> {
+    ) -> Result<Option<GrammarState>, Stop> {
         Ok(match state {
             Machine(state) => self.machine.step(state, byte, fuel)?.map(Machine),
             Parser(state) => self.parser_step(state, byte, fuel)?.map(Parser),
@@ -169,11 +165,7 @@ impl TokenAutomaton {
     }
 
     /// Whether the text may end here.
-    pub(crate) fn may_end(
-        &mut self,
-        state: GrammarState,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(crate) fn may_end(&mut self, state: GrammarState, fuel: &mut Fuel) -> Result<bool, Stop> {
         match state {
             Machine(state) => self.is_accepting(state, fuel),
             Parser(state) => Ok(self.grammars.parser.is_accepting(state)),
@@ -194,7 +186,7 @@ impl TokenAutomaton {
         state: GrammarState,
         max_bytes: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<u8>, OutOfFuel> {
+    ) -> Result<Vec<u8>, Stop> {
         match state {
             Machine(state) => self.forced_bytes(state, max_bytes, fuel),
             Parser(state) => self.parser_forced_bytes(state, max_bytes, fuel),

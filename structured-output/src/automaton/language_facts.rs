@@ -5,9 +5,9 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::bounded::BoundedFacts;
-use super::forgotten::Forgotten;
 use crate::earley::{End, LanguageMask};
 use crate::lexical::ExprId;
+use crate::mask::Forgotten;
 
 /// A language by what it has in common with another one.
 pub(super) struct Beside {

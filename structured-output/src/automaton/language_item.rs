@@ -14,7 +14,7 @@ use crate::earley::{
     Walked, Walks, walk_free_text, walk_language,
 };
 use crate::index::{ROOT, Trie};
-use crate::lexical::{ByteSet, ExprId, FreeText, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, FreeText, Fuel, Stop};
 use crate::mask::beside::resting_state;
 use crate::mask::walk::Labelled;
 use crate::mask::{clear_bits, set_bits};
@@ -40,7 +40,7 @@ impl TokenAutomaton {
         context: ContextId,
         union: &mut TokenUnion,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let language = self.machine.lexicon.saturated(language);
         for &part in &*self.language_parts(language, fuel)? {
             if let Some(tokens) = self.bounded_item(part, context, fuel)? {
@@ -78,7 +78,7 @@ impl TokenAutomaton {
         language: ExprId,
         may_follow: bool,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let mut places = vec![START];
@@ -110,7 +110,7 @@ impl TokenAutomaton {
         alone: Option<&Arc<LanguageMask>>,
         context: ContextId,
         fuel: &mut Fuel,
-    ) -> Result<Arc<Tokens>, OutOfFuel> {
+    ) -> Result<Arc<Tokens>, Stop> {
         let key = (language, alone.is_some());
         let Grammars { parser, memo } = &mut self.grammars;
         if let Some(known) = parser.recall(&memo.by_context, key, context) {
@@ -141,7 +141,7 @@ impl TokenAutomaton {
         at: End,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<Beside>>, OutOfFuel> {
+    ) -> Result<Option<Arc<Beside>>, Stop> {
         if let Some(known) = self.grammars.memo.languages.beside(at, language) {
             return Ok(known);
         }
@@ -183,7 +183,7 @@ impl TokenAutomaton {
         at: End,
         place: FreeText,
         fuel: &mut Fuel,
-    ) -> Result<Option<Beside>, OutOfFuel> {
+    ) -> Result<Option<Beside>, Stop> {
         let without = place.without_words();
         if place == without || !place.is_before_words() {
             return Ok(None);
@@ -226,7 +226,7 @@ impl TokenAutomaton {
         context: ContextId,
         union: &mut TokenUnion,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let index = Arc::clone(&self.index);
         let mut pending = vec![(alone, context)];
         let mut seen: HashSet<(End, Item)> = HashSet::new();
@@ -285,7 +285,7 @@ impl TokenAutomaton {
         context: ContextId,
         union: &mut TokenUnion,
         fuel: &mut Fuel,
-    ) -> Result<Arc<LanguageMask>, OutOfFuel> {
+    ) -> Result<Arc<LanguageMask>, Stop> {
         let Some(beside) = self.beside(at, language, fuel)? else {
             return self.language_mask(at, language, fuel);
         };
@@ -312,7 +312,7 @@ impl TokenAutomaton {
         alone: &LanguageMask,
         item: Item,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         fuel.burn(1)?;
         let Some(text) = item.lexeme.text() else {
             return Ok(false);
@@ -332,7 +332,7 @@ impl TokenAutomaton {
         &mut self,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Arc<[ExprId]>, OutOfFuel> {
+    ) -> Result<Arc<[ExprId]>, Stop> {
         if let Some(known) = self.grammars.memo.languages.parts(language) {
             return Ok(known);
         }
@@ -357,7 +357,7 @@ impl TokenAutomaton {
     }
 
     /// Whether it is known what a language allows by itself that begins with any digit, or more bytes.
-    fn is_known_number(&mut self, language: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn is_known_number(&mut self, language: ExprId, fuel: &mut Fuel) -> Result<bool, Stop> {
         if self.grammars.memo.languages.mask(START, language).is_none() {
             return Ok(false);
         }
@@ -373,7 +373,7 @@ impl TokenAutomaton {
         at: End,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Arc<LanguageMask>, OutOfFuel> {
+    ) -> Result<Arc<LanguageMask>, Stop> {
         if let Some(known) = self.grammars.memo.languages.mask(at, language) {
             return Ok(known);
         }
@@ -403,7 +403,7 @@ impl TokenAutomaton {
 
     /// Whether a language begins with many bytes, and doesn't end wherever it may go on: what does,
     /// such as that of names, most tokens leave.
-    fn may_have_few_rests(&mut self, language: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn may_have_few_rests(&mut self, language: ExprId, fuel: &mut Fuel) -> Result<bool, Stop> {
         if !self.has_many_bytes(language, fuel)? {
             return Ok(false);
         }
@@ -418,7 +418,7 @@ impl TokenAutomaton {
         &mut self,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<LanguageMask>, OutOfFuel> {
+    ) -> Result<Option<LanguageMask>, Stop> {
         let index = Arc::clone(&self.index);
         // A walk that fails may have seen much of its trie before.
         let fits = self.machine.lexicon.fitting_alphabets(language, fuel)?;
@@ -474,7 +474,7 @@ impl TokenAutomaton {
         at: End,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<LanguageMask, OutOfFuel> {
+    ) -> Result<LanguageMask, Stop> {
         let index = Arc::clone(&self.index);
         let bytes = Labelled::of_bytes(index.byte_trie());
         let walked = self.walk_bytes(bytes, at, language, None, fuel)?;
@@ -489,7 +489,7 @@ impl TokenAutomaton {
         language: ExprId,
         beside: Option<ExprId>,
         fuel: &mut Fuel,
-    ) -> Result<Option<Walked>, OutOfFuel> {
+    ) -> Result<Option<Walked>, Stop> {
         let lexicon = &mut self.machine.lexicon;
         let mut walks = std::mem::take(&mut self.grammars.memo.walks);
         let walked = walk_language(lexicon, &mut walks, bytes, at, language, beside, fuel)?;

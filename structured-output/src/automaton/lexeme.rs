@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::TokenAutomaton;
 use super::memo::{Exits, LexemeMask, Part, Parts};
-use crate::index::{Others, TokenizerIndex, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, Lasting, MANY_MARKS, NO_MARK, OutOfFuel};
+use crate::index::{TokenizerIndex, Trie};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lasting, MANY_MARKS, NO_MARK, Others, Stop};
 use crate::mask::beside::resting_state;
 use crate::mask::walk::{Exit, Labelled, Visitor, walk};
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
@@ -37,7 +37,7 @@ impl TokenAutomaton {
     /// What a lexeme allows by itself, as parts that lexemes have in common: each alternative that
     /// many bytes begin, such as the body of a string or an object's other keys; each further one,
     /// such as the rest of a name, as long as they are few; and all others together.
-    pub(super) fn parts(&mut self, lexeme: ExprId, fuel: &mut Fuel) -> Result<Parts, OutOfFuel> {
+    pub(super) fn parts(&mut self, lexeme: ExprId, fuel: &mut Fuel) -> Result<Parts, Stop> {
         if let Some(known) = self.masks.lexeme(lexeme) {
             return Ok(known);
         }
@@ -67,7 +67,7 @@ impl TokenAutomaton {
     }
 
     /// A part of a lexeme, known by what it is with mark 0 in place of its own.
-    fn part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Part, OutOfFuel> {
+    fn part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Part, Stop> {
         let lexicon = &mut self.machine.lexicon;
         let mark = match lexicon.sole_mark(expr) {
             NO_MARK | MANY_MARKS => None,
@@ -79,11 +79,7 @@ impl TokenAutomaton {
     }
 
     /// Whether many bytes can come first.
-    pub(super) fn has_many_bytes(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(super) fn has_many_bytes(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, Stop> {
         if let Some((bytes, _)) = self.machine.lexicon.first_class(expr) {
             return Ok(bytes.len() >= MANY_BYTES);
         }
@@ -97,7 +93,7 @@ impl TokenAutomaton {
         &mut self,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Arc<LexemeMask>, OutOfFuel> {
+    ) -> Result<Arc<LexemeMask>, Stop> {
         if let Some(known) = self.masks.part(expr) {
             return Ok(known);
         }
@@ -134,7 +130,7 @@ impl TokenAutomaton {
     }
 
     /// Whether a state goes on with nearly any characters, as many as a token has.
-    fn is_text(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn is_text(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, Stop> {
         let is_most = |of: &Lasting| of.others != Others::Some && of.bytes.len() >= MOST_BYTES;
         let lasting = self.machine.lexicon.lasting(expr, fuel)?;
         if is_most(&lasting) {
@@ -145,11 +141,7 @@ impl TokenAutomaton {
     }
 
     /// By a coarse trie and that of the tokens that it leaves out; `None` where no alphabet fits.
-    fn coarse_part(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<LexemeMask>, OutOfFuel> {
+    fn coarse_part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Option<LexemeMask>, Stop> {
         let index = Arc::clone(&self.index);
         // A walk that fails may have seen much of its trie before.
         let fits = self.machine.lexicon.fitting_alphabets(expr, fuel)?;
@@ -170,7 +162,7 @@ impl TokenAutomaton {
     }
 
     /// By the trie of bytes.
-    fn fine_part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<LexemeMask, OutOfFuel> {
+    fn fine_part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<LexemeMask, Stop> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let labelled = Labelled::of_bytes(trie);
@@ -186,7 +178,7 @@ impl TokenAutomaton {
         &mut self,
         walks: &[(&Trie, &Found)],
         fuel: &mut Fuel,
-    ) -> Result<LexemeMask, OutOfFuel> {
+    ) -> Result<LexemeMask, Stop> {
         let index = Arc::clone(&self.index);
         let exits = match walks {
             [(_, found)] => exits_of(&index, &found.exits, fuel)?,
@@ -272,7 +264,7 @@ pub(super) fn exits_of(
     index: &TokenizerIndex,
     exits: &[Exit],
     fuel: &mut Fuel,
-) -> Result<Vec<(u16, Exits)>, OutOfFuel> {
+) -> Result<Vec<(u16, Exits)>, Stop> {
     if exits.len() > FEW_EXITS {
         if let Some(after) = exits_after(index.byte_trie(), exits) {
             return Ok(after);
@@ -328,7 +320,7 @@ impl<'a> Suffixes<'a> {
         trie: &Trie,
         exits: &[Exit],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         for &Exit {
             node, depth, mark, ..
         } in exits

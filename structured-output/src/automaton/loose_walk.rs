@@ -11,7 +11,7 @@ use super::TokenAutomaton;
 use super::all_tokens::Wanted;
 use crate::earley::{Follower, StateId, read_to_tag};
 use crate::index::{ROOT, Trie};
-use crate::lexical::{EMPTY, EPSILON, Fuel, OutOfFuel};
+use crate::lexical::{EMPTY, EPSILON, Fuel, Stop};
 use crate::pushdown::EMPTY_STACK;
 
 /// States up to which they are kept for the next walk.
@@ -66,7 +66,7 @@ impl TokenAutomaton {
         wanted: &Wanted,
         found: &mut Vec<Range<u32>>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         if self.grammars.memo.loose.states.len() > MAX_STATES {
             self.grammars.memo.loose = LooseSteps::default();
         }
@@ -98,7 +98,7 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    fn loose_step(&mut self, state: u32, byte: u8, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+    fn loose_step(&mut self, state: u32, byte: u8, fuel: &mut Fuel) -> Result<u32, Stop> {
         let followers = self.grammars.memo.loose.states[state as usize].clone();
         let mut next = Vec::with_capacity(followers.len() + 8);
         let mut has_ended = false;

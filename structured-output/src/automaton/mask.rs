@@ -6,7 +6,7 @@ use super::gather::Gather;
 use super::memo::{LexemeMask, Part, frames_read};
 use super::rests::RestsId;
 use super::{GrammarState, State, TokenAutomaton};
-use crate::lexical::{Fuel, NO_MARK, OutOfFuel};
+use crate::lexical::{Fuel, NO_MARK, Stop};
 use crate::mask::Mask;
 
 /// Room for more ids is not kept from one mask to the next.
@@ -18,7 +18,7 @@ impl TokenAutomaton {
     /// A look-up where the state, or one that no token can tell from it, has been asked for before.
     /// Otherwise what the lexeme allows by itself, and for the few tokens that go on after it, a
     /// walk of the machine through what they go on with.
-    pub(crate) fn mask(&mut self, state: State, fuel: &mut Fuel) -> Result<Arc<Mask>, OutOfFuel> {
+    pub(crate) fn mask(&mut self, state: State, fuel: &mut Fuel) -> Result<Arc<Mask>, Stop> {
         // Saturation speaks of bytes: it holds where any text can be written.
         let lexeme = if self.writes_any_text {
             self.machine.lexicon.saturated(state.lexeme)
@@ -95,7 +95,7 @@ impl TokenAutomaton {
         gather: &mut Gather,
         unsure: &mut Vec<u32>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let Part { mask, mark } = part;
         gather.add_inside(mask);
         self.add_exits(mask, *mark, state, &mut gather.ids, unsure, fuel)?;
@@ -120,7 +120,7 @@ impl TokenAutomaton {
         ids: &mut Vec<u32>,
         unsure: &mut Vec<u32>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let index = Arc::clone(&self.index);
         for (at, (own_mark, exits)) in (0..).zip(&part.exits) {
             let mark = mark.unwrap_or(*own_mark);
@@ -135,7 +135,7 @@ impl TokenAutomaton {
         gather: &mut Gather,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         if self.is_accepting(state, fuel)? {
             gather
                 .ids

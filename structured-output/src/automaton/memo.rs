@@ -9,10 +9,10 @@ use std::sync::Arc;
 use hashbrown::{Equivalent, HashMap};
 
 use super::counted::Lengths;
-use super::forgotten::Forgotten;
 use super::rests::{InLexeme, RestsId};
 use crate::index::Trie;
 use crate::lexical::{ByteSet, ExprId};
+use crate::mask::Forgotten;
 use crate::mask::Mask;
 use crate::mask::ended_texts::Fruitless;
 use crate::mask::store::MaskStore;

@@ -18,7 +18,6 @@ mod difference;
 mod exit_rests;
 mod exits;
 mod fewest_tokens;
-mod forgotten;
 mod gather;
 mod grammar_state;
 mod language_facts;
@@ -37,25 +36,27 @@ mod unread_text;
 mod walk;
 mod ways;
 mod within;
+mod writable;
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::index::TokenizerIndex;
-use crate::lexical::{ByteSet, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ByteSet, Fuel, Lexicon, Stop};
+use crate::mask::Forgotten;
 use crate::mask::table::Table;
 use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
 pub(crate) use base::Base;
 use context_free::{Grammars, Memo};
 pub use fewest_tokens::TextSearch;
-pub(crate) use forgotten::Forgotten;
 pub(crate) use grammar_state::{GrammarState, TokenStep};
 use memo::MaskMemo;
 use rests::RestsScratch;
 use unread_text::UnreadMemo;
 use ways::Ways;
+use writable::Writable;
 
 /// The longest forced text that is looked for at once.
 pub(crate) const MAX_FORCED_BYTES: usize = 16 << 10;
@@ -71,6 +72,10 @@ pub(crate) struct TokenAutomaton {
     masks: MaskMemo,
     /// Tokens to the nearest end, where not every text can be written (else empty).
     token_distance: HashMap<State, u32>,
+    /// Which states lead to an end, where not every text can be written (else empty).
+    writable: Writable,
+    /// The bytes that occur in tokens.
+    written_bytes: ByteSet,
     /// Tokens of the text that has the fewest bytes left after each token, see [`fewest_tokens`]; `None` where
     /// these lead nowhere.
     greedy_distance: HashMap<GrammarState, Option<u32>>,
@@ -114,6 +119,11 @@ impl TokenAutomaton {
             writes_any_text: index.writes_any_text(),
             masks: base.as_ref().map(|base| base.masks()).unwrap_or_default(),
             token_distance: HashMap::new(),
+            writable: Writable::default(),
+            written_bytes: match index.writes_any_text() {
+                true => ByteSet::FULL,
+                false => index.written_bytes(),
+            },
             greedy_distance: HashMap::new(),
             min_tokens: HashMap::new(),
             ways: Ways::default(),
@@ -180,6 +190,7 @@ impl TokenAutomaton {
             + self.greedy_distance.capacity() * (size_of::<(GrammarState, Option<u32>)>() + 1)
             + self.farthest_successor.capacity() * (size_of::<(GrammarState, u32)>() + 1)
             + self.ways.memory_bytes()
+            + self.writable.memory_bytes()
             + self.unread.memory_bytes()
             + self.grammars.memo.memory_bytes()
     }
@@ -198,6 +209,9 @@ impl TokenAutomaton {
         let languages = base.map(|base| base.languages()).unwrap_or_default();
         std::mem::replace(&mut self.grammars.memo, Memo::with(languages)).forget(&mut forgotten);
         forgotten.add(std::mem::take(&mut self.token_distance));
+        let (states, lexemes) = std::mem::take(&mut self.writable).into_maps();
+        forgotten.add(states);
+        forgotten.add(lexemes);
         forgotten.add(std::mem::take(&mut self.greedy_distance));
         forgotten.add(std::mem::take(&mut self.min_tokens));
         forgotten.add(std::mem::take(&mut self.bytes_to_end));
@@ -237,11 +251,7 @@ impl TokenAutomaton {
     }
 
     /// Whether the text may end here.
-    pub(crate) fn is_accepting(
-        &mut self,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(crate) fn is_accepting(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         self.machine.is_accepting(state, fuel)
     }
 
@@ -251,7 +261,7 @@ impl TokenAutomaton {
         state: State,
         token_id: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<State>, OutOfFuel> {
+    ) -> Result<Option<State>, Stop> {
         let next = self.advance_within(state, token_id, fuel)?;
         Ok(next.map(|(next, _)| next))
     }
@@ -263,7 +273,7 @@ impl TokenAutomaton {
         state: State,
         token_id: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<(State, bool)>, OutOfFuel> {
+    ) -> Result<Option<(State, bool)>, Stop> {
         if !self.index.is_text_token(token_id) {
             return Ok(None);
         }
@@ -297,7 +307,7 @@ impl TokenAutomaton {
         mut state: State,
         max_bytes: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<u8>, OutOfFuel> {
+    ) -> Result<Vec<u8>, Stop> {
         let mut forced = Vec::new();
         while forced.len() < max_bytes && !self.is_accepting(state, fuel)? {
             fuel.burn(1)?;

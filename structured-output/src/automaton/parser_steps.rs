@@ -16,8 +16,8 @@ use hashbrown::HashMap;
 use super::TokenAutomaton;
 use super::context_free::Grammars;
 use crate::earley::{ContextId, FAR, StateId};
-use crate::index::{Labels, Others, ROOT, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
+use crate::index::{ROOT, Trie};
+use crate::lexical::{ByteSet, ExprId, Fuel, Labels, Others, Stop};
 use crate::pushdown::EMPTY_STACK;
 
 /// A step that was not made yet.
@@ -159,7 +159,7 @@ impl TokenAutomaton {
         start: StateId,
         fuel: &mut Fuel,
         reached: impl FnMut(&[u32]),
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let start = self.number(start, fuel)?;
         self.walk_below(trie, ROOT, start, fuel, reached)
     }
@@ -172,7 +172,7 @@ impl TokenAutomaton {
         start: u32,
         fuel: &mut Fuel,
         reached: impl FnMut(&[u32]),
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         self.walk_where(trie, (node, start), |_| true, fuel, reached)
     }
 
@@ -184,7 +184,7 @@ impl TokenAutomaton {
         is_wanted: impl Fn(&Range<u32>) -> bool,
         fuel: &mut Fuel,
         reached: impl FnMut(&[u32]),
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         self.walk_where(trie, (ROOT, start), is_wanted, fuel, reached)
     }
 
@@ -196,7 +196,7 @@ impl TokenAutomaton {
         is_wanted: impl Fn(&Range<u32>) -> bool,
         fuel: &mut Fuel,
         mut reached: impl FnMut(&[u32]),
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let mut pending = vec![from];
         while let Some((node, state)) = pending.pop() {
             let steps = &mut self.grammars.memo.steps;
@@ -252,11 +252,7 @@ impl TokenAutomaton {
     }
 
     /// Looks, once for each state, for characters with any number of which one of its lexemes goes on.
-    pub(super) fn look_for_lasting(
-        &mut self,
-        state: u32,
-        fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    pub(super) fn look_for_lasting(&mut self, state: u32, fuel: &mut Fuel) -> Result<(), Stop> {
         let Met {
             state: id,
             bytes,
@@ -313,7 +309,7 @@ impl TokenAutomaton {
     }
 
     /// The number of a state in walks.
-    pub(super) fn number(&mut self, state: StateId, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+    pub(super) fn number(&mut self, state: StateId, fuel: &mut Fuel) -> Result<u32, Stop> {
         if let Some(&known) = self.grammars.memo.steps.numbers.get(&state) {
             return Ok(known);
         }
@@ -326,12 +322,7 @@ impl TokenAutomaton {
     /// Whether a byte leads on from a state. Every state can be completed, so that depends on its
     /// lexemes alone, and no context is looked into.
     #[inline]
-    pub(super) fn may_step(
-        &mut self,
-        state: u32,
-        byte: u8,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(super) fn may_step(&mut self, state: u32, byte: u8, fuel: &mut Fuel) -> Result<bool, Stop> {
         let met = &self.grammars.memo.steps.states[state as usize];
         match met.is_exact || !met.bytes.contains(byte) {
             true => Ok(met.bytes.contains(byte)),
@@ -346,7 +337,7 @@ impl TokenAutomaton {
         state: u32,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let Grammars { parser, memo } = &mut self.grammars;
         let met = &memo.steps.states[state as usize];
         let Some(rank) = met.bytes.rank(byte) else {
@@ -362,7 +353,7 @@ impl TokenAutomaton {
         Ok(next)
     }
 
-    fn new_step(&mut self, from: u32, byte: u8, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+    fn new_step(&mut self, from: u32, byte: u8, fuel: &mut Fuel) -> Result<u32, Stop> {
         let state = self.grammars.memo.steps.states[from as usize].state;
         let interrupted = self.grammars.parser.start_recording();
         let next = self.parser_step(state, byte, fuel);
@@ -418,12 +409,7 @@ impl TokenAutomaton {
     }
 
     /// Bytes that lead to the same state as a byte does: those that no item's lexeme tells from it.
-    fn bytes_alike(
-        &mut self,
-        state: StateId,
-        byte: u8,
-        fuel: &mut Fuel,
-    ) -> Result<ByteSet, OutOfFuel> {
+    fn bytes_alike(&mut self, state: StateId, byte: u8, fuel: &mut Fuel) -> Result<ByteSet, Stop> {
         let mut alike = ByteSet::FULL;
         let (parser, machine) = self.parser();
         for item in parser.items(state) {

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use super::{State, TokenAutomaton};
 use crate::json::{Scan, Written};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 use crate::pushdown::{KeyId, NO_KEY};
 
 /// So many texts are remembered of each kind; then all are forgotten.
@@ -77,7 +77,7 @@ fn remember<V>(table: &mut HashMap<OwnText, V>, text: OwnText, value: V) {
 impl TokenAutomaton {
     /// What a text is so far. Costs a step for each byte after the longest beginning of it that was
     /// asked for before.
-    pub(super) fn scan(&mut self, text: OwnText, fuel: &mut Fuel) -> Result<Scan, OutOfFuel> {
+    pub(super) fn scan(&mut self, text: OwnText, fuel: &mut Fuel) -> Result<Scan, Stop> {
         let mut unread = Vec::new();
         let (mut at, mut scan) = (text, text.start());
         loop {
@@ -106,7 +106,7 @@ impl TokenAutomaton {
         rest: &[u8],
         texts: &[Written],
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         if texts.is_empty() {
             return Ok(false);
         }
@@ -122,7 +122,7 @@ impl TokenAutomaton {
         state: State,
         completion: u32,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let known = self.unread.completion(Some(completion));
         if known.is_none_or(|known| known.rest.later.is_empty()) {
             return Ok(false);
@@ -140,7 +140,7 @@ impl TokenAutomaton {
         rest: &[u8],
         completion: u32,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         fuel.burn(1)?;
         let mut scan = self.scan(OwnText::of(state), fuel)?;
         scan.read(rest);
@@ -168,7 +168,7 @@ impl TokenAutomaton {
         state: State,
         completion: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<Written>, OutOfFuel> {
+    ) -> Result<Option<Written>, Stop> {
         fuel.burn(1)?;
         let text = OwnText::of(state);
         let own = match self.completed_before(text, completion) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{State, TokenAutomaton};
 use crate::index::Trie;
-use crate::lexical::{EMPTY, ExprId, Fuel, NO_MARK, OutOfFuel};
+use crate::lexical::{EMPTY, ExprId, Fuel, NO_MARK, Stop};
 
 /// So many derivatives of a walk are made one by one; where it goes on, by rows.
 const MOST_ONCE: u32 = 4;
@@ -91,11 +91,11 @@ impl TokenAutomaton {
         &mut self,
         trie: &Trie,
         rests: RestsId,
-        nodes: impl FnOnce(&mut Self, &mut Fuel) -> Result<Vec<u32>, OutOfFuel>,
+        nodes: impl FnOnce(&mut Self, &mut Fuel) -> Result<Vec<u32>, Stop>,
         start: State,
         ids: &mut Vec<u32>,
         fuel: &mut Fuel,
-    ) -> Result<Vec<(u32, State)>, OutOfFuel> {
+    ) -> Result<Vec<(u32, State)>, Stop> {
         let mut depends_on_text = Vec::new();
         let lexeme = self.machine.lexicon.saturated(start.lexeme);
         let found = match self.masks.in_lexeme(rests, lexeme) {
@@ -146,7 +146,7 @@ impl TokenAutomaton {
         nodes: &[u32],
         lexeme: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Arc<InLexeme>, OutOfFuel> {
+    ) -> Result<Arc<InLexeme>, Stop> {
         let mut scratch = std::mem::take(&mut self.rests_scratch);
         scratch.clear();
         let RestsScratch {

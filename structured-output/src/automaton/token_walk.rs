@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 
 use super::{GrammarState, TokenAutomaton};
 use crate::index::{ROOT, TokenizerIndex};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// A state that tokens lead to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,8 +77,8 @@ impl TokenAutomaton {
         start: GrammarState,
         may_leave_out: bool,
         fuel: &mut Fuel,
-        mut reached: impl FnMut(&mut Self, &[u32], Reached, &mut Fuel) -> Result<(), OutOfFuel>,
-    ) -> Result<(), OutOfFuel> {
+        mut reached: impl FnMut(&mut Self, &[u32], Reached, &mut Fuel) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         // A token that is named here, and perhaps written as well: one by one.
         let named = match start {
             GrammarState::Machine(_) => Vec::new(),
@@ -156,7 +156,7 @@ impl TokenAutomaton {
         byte: u8,
         steps: &mut Steps,
         fuel: &mut Fuel,
-    ) -> Result<Step, OutOfFuel> {
+    ) -> Result<Step, Stop> {
         let GrammarState::Machine(state) = before.state else {
             return Ok(Step::Unknown);
         };
@@ -183,7 +183,7 @@ impl TokenAutomaton {
         byte: u8,
         steps: &mut Steps,
         fuel: &mut Fuel,
-    ) -> Result<Step, OutOfFuel> {
+    ) -> Result<Step, Stop> {
         let mut keeps_text = false;
         let mut step = Step::Unknown;
         if let GrammarState::Machine(state) = before.state {
@@ -233,7 +233,7 @@ impl TokenAutomaton {
         reached: Reached,
         token: u32,
         fuel: &mut Fuel,
-    ) -> Result<GrammarState, OutOfFuel> {
+    ) -> Result<GrammarState, Stop> {
         let length = self.index.info().token_bytes(token).len();
         Ok(match self.whole(reached, token, length) {
             GrammarState::Parser(state) => {
@@ -248,7 +248,7 @@ impl TokenAutomaton {
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<Vec<GrammarState>, OutOfFuel> {
+    ) -> Result<Vec<GrammarState>, Stop> {
         let mut states = Vec::new();
         self.walk_tokens(state, false, fuel, |automaton, tokens, reached, fuel| {
             for &token in &tokens[..tokens.len().min(1)] {

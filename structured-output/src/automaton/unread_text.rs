@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::forgotten::Forgotten;
 use super::read_text::{OwnText, ReadTexts};
 use super::{State, TokenAutomaton};
 use crate::json::Written;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
+use crate::mask::Forgotten;
 use crate::pushdown::{NO_KEY, StackId, UNREAD};
 
 /// Longer completions are not looked at for what they write.
@@ -132,11 +132,7 @@ impl TokenAutomaton {
     /// The place that stands for one within a key or an item in all that is asked of its canonical
     /// completion: without the text, where the completion writes no equal one. Any other place
     /// stands for itself.
-    pub(super) fn completed_as(
-        &mut self,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<State, OutOfFuel> {
+    pub(super) fn completed_as(&mut self, state: State, fuel: &mut Fuel) -> Result<State, Stop> {
         if !self.has_long_text(state) && !self.is_far_from_text_end(state, fuel)? {
             return Ok(state);
         }
@@ -155,7 +151,7 @@ impl TokenAutomaton {
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
+    ) -> Result<Option<u32>, Stop> {
         if !self.has_long_text(state) && !self.is_far_from_text_end(state, fuel)? {
             return Ok(None);
         }
@@ -179,7 +175,7 @@ impl TokenAutomaton {
         state: State,
         token: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<bool>, OutOfFuel> {
+    ) -> Result<Option<bool>, Stop> {
         if !self.has_long_text(state) {
             return Ok(None);
         }
@@ -195,7 +191,7 @@ impl TokenAutomaton {
         state: State,
         token: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<Option<State>>, OutOfFuel> {
+    ) -> Result<Option<Option<State>>, Stop> {
         match self.machine.unread_place(state) {
             Some(place) => self.read_beyond_text(state, place, token, true, fuel),
             None => Ok(None),
@@ -208,7 +204,7 @@ impl TokenAutomaton {
         place: State,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<Option<State>>, OutOfFuel> {
+    ) -> Result<Option<Option<State>>, Stop> {
         self.machine.reads.may_widen = false;
         let next = self.machine.step(place, byte, fuel)?;
         let widens = std::mem::take(&mut self.machine.reads.may_widen);
@@ -224,7 +220,7 @@ impl TokenAutomaton {
         token: u32,
         to_its_end: bool,
         fuel: &mut Fuel,
-    ) -> Result<Option<Option<State>>, OutOfFuel> {
+    ) -> Result<Option<Option<State>>, Stop> {
         let index = Arc::clone(&self.index);
         let bytes = index.info().token_bytes(token);
         let mut writing = self.writing_of(state);
@@ -303,7 +299,7 @@ impl TokenAutomaton {
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
+    ) -> Result<Option<u32>, Stop> {
         let start = state.without_text();
         match self.unread.completions.get(&start) {
             Some(&known) => Ok(known),
@@ -318,7 +314,7 @@ impl TokenAutomaton {
         &mut self,
         start: State,
         fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
+    ) -> Result<Option<u32>, Stop> {
         let mut writing = self.writing_of(start);
         let mut way: Vec<(State, u8)> = Vec::new();
         let mut at = start;
@@ -372,7 +368,7 @@ impl TokenAutomaton {
         at: State,
         writing: &Writing,
         fuel: &mut Fuel,
-    ) -> Result<Option<Rest>, OutOfFuel> {
+    ) -> Result<Option<Rest>, Stop> {
         let later = match self.is_inside(at, writing.home) {
             true => self.later_texts(at, writing, fuel)?,
             false => Some(Arc::default()),
@@ -395,7 +391,7 @@ impl TokenAutomaton {
         start: State,
         writing: &Writing,
         fuel: &mut Fuel,
-    ) -> Result<Texts, OutOfFuel> {
+    ) -> Result<Texts, Stop> {
         let key = (start, writing.home);
         if let Some(known) = self.unread.later.get(&key) {
             return Ok(known.clone());
@@ -410,7 +406,7 @@ impl TokenAutomaton {
         start: State,
         writing: &Writing,
         fuel: &mut Fuel,
-    ) -> Result<Texts, OutOfFuel> {
+    ) -> Result<Texts, Stop> {
         if self.machine.closes_without_texts(start, writing.home) {
             return Ok(Some(Arc::default()));
         }
@@ -489,7 +485,7 @@ impl TokenAutomaton {
     }
 
     /// Whether the text that a state keeps, short as it is, may be long in the end.
-    fn is_far_from_text_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn is_far_from_text_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         Ok(state.has_text() && self.machine.distance(state, fuel)?.0 > FAR)
     }
 

@@ -5,7 +5,7 @@ use super::rests::RestsId;
 use super::{State, TokenAutomaton};
 use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::json::Unread;
-use crate::lexical::{ByteSet, Fuel, NO_MARK, OutOfFuel};
+use crate::lexical::{ByteSet, Fuel, NO_MARK, Stop};
 use crate::pushdown::StackId;
 
 /// What a place in a walk owes to a text that began before it, a key or an item, and isn't known.
@@ -47,7 +47,7 @@ fn nodes_of(
     trie: &Trie,
     first: &ByteSet,
     fuel: &mut Fuel,
-) -> Result<Vec<u32>, OutOfFuel> {
+) -> Result<Vec<u32>, Stop> {
     let mut nodes = Vec::new();
     let mut add = |node: u32, leaving: &ByteSet, fuel: &mut Fuel| {
         let children = trie.children(node);
@@ -93,7 +93,7 @@ impl TokenAutomaton {
         ids: &mut Vec<u32>,
         unsure: &mut Vec<u32>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         self.machine.skip_texts(true);
         let walked = self.walk_without_texts(index, exits, state, mark, ids, unsure, fuel);
         self.machine.skip_texts(false);
@@ -110,7 +110,7 @@ impl TokenAutomaton {
         ids: &mut Vec<u32>,
         unsure: &mut Vec<u32>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let (rests, exits) = exits;
         let start = self.machine.end_lexeme(state, mark, fuel)?;
         let text = self.text_after(Text::Unused, start, None, fuel)?;
@@ -178,7 +178,7 @@ impl TokenAutomaton {
         next: State,
         byte: Option<u8>,
         fuel: &mut Fuel,
-    ) -> Result<Text, OutOfFuel> {
+    ) -> Result<Text, Stop> {
         let read = self.machine.reads.text.take();
         let stacks = self.machine.stacks();
         let is_left = |stack: StackId, by: StackId| stacks.depth(by) < stacks.depth(stack);

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 
 use super::token_walk::Reached;
 use super::{GrammarState, State, TokenAutomaton};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 use crate::mask::{Mask, set_bits};
 
 /// Tokens to the end, stop token included; `None` where tokens reach none.
@@ -69,7 +69,7 @@ impl TokenAutomaton {
         num_tokens: u32,
         may_leave_out: bool,
         fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
+    ) -> Result<Arc<Mask>, Stop> {
         let left = num_tokens.saturating_sub(1);
         let known = self.farthest_successor.get(&state);
         if known.is_some_and(|&farthest| farthest <= left) {
@@ -119,10 +119,39 @@ impl TokenAutomaton {
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
-        let mut weighed = Weighed::new(self.index.text_tokens().len(), None);
-        self.weigh_tokens(state, &mut weighed, fuel, |_| true)?;
-        Ok(self.interned(weighed.words))
+    ) -> Result<Arc<Mask>, Stop> {
+        let mut words = vec![0; self.index.text_tokens().len()];
+        self.add_ends(state, &mut words, fuel)?;
+        // How many tokens are needed isn't asked: that takes a search of its own.
+        self.walk_tokens(state, false, fuel, |automaton, tokens, reached, fuel| {
+            let Some(&token) = tokens.first() else {
+                return Ok(());
+            };
+            let next = automaton.after_whole(reached, token, fuel)?;
+            if automaton.can_end(next, fuel)? {
+                set_bits(&mut words, tokens);
+            }
+            Ok(())
+        })?;
+        Ok(self.interned(words))
+    }
+
+    /// Adds the stop tokens where the text may end.
+    fn add_ends(
+        &mut self,
+        start: GrammarState,
+        words: &mut [u32],
+        fuel: &mut Fuel,
+    ) -> Result<(), Stop> {
+        match start {
+            GrammarState::Machine(state) => {
+                if self.is_accepting(state, fuel)? {
+                    set_bits(words, self.index.info().stop_token_ids());
+                }
+                Ok(())
+            }
+            GrammarState::Parser(state) => self.add_parser_ends(state, words, fuel),
+        }
     }
 
     /// The tokens that lead to states that can be completed in a number of tokens of which `keep`
@@ -133,17 +162,8 @@ impl TokenAutomaton {
         weighed: &mut Weighed,
         fuel: &mut Fuel,
         mut keep: impl FnMut(u32) -> bool,
-    ) -> Result<(), OutOfFuel> {
-        match start {
-            GrammarState::Machine(state) => {
-                if self.is_accepting(state, fuel)? {
-                    set_bits(&mut weighed.words, self.index.info().stop_token_ids());
-                }
-            }
-            GrammarState::Parser(state) => {
-                self.add_parser_ends(state, &mut weighed.words, fuel)?;
-            }
-        }
+    ) -> Result<(), Stop> {
+        self.add_ends(start, &mut weighed.words, fuel)?;
         let is_unread = self.writes_any_text;
         self.walk_tokens(
             start,
@@ -170,7 +190,7 @@ impl TokenAutomaton {
         token: u32,
         weighed: &mut Weighed,
         fuel: &mut Fuel,
-    ) -> Result<TokensLeft, OutOfFuel> {
+    ) -> Result<TokensLeft, Stop> {
         let GrammarState::Machine(state) = reached.state else {
             if let Some(&known) = weighed.known.get(&reached.state) {
                 return Ok(known);
@@ -237,7 +257,7 @@ impl TokenAutomaton {
         state: GrammarState,
         weighed: &mut Weighed,
         fuel: &mut Fuel,
-    ) -> Result<TokensLeft, OutOfFuel> {
+    ) -> Result<TokensLeft, Stop> {
         if let Some(&known) = weighed.known.get(&state) {
             return Ok(known);
         }
@@ -250,7 +270,7 @@ impl TokenAutomaton {
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
-    ) -> Result<TokensLeft, OutOfFuel> {
+    ) -> Result<TokensLeft, Stop> {
         Ok(match self.can_end(state, fuel)? {
             true => Some(self.tokens_to_end(state, fuel)?),
             false => None,
@@ -265,7 +285,7 @@ impl TokenAutomaton {
         token: u32,
         weighed: &mut Weighed,
         fuel: &mut Fuel,
-    ) -> Result<TokensLeft, OutOfFuel> {
+    ) -> Result<TokensLeft, Stop> {
         let Some(steps) = weighed.steps_for_texts else {
             return self.ask_of_text(start, token, fuel);
         };
@@ -279,7 +299,7 @@ impl TokenAutomaton {
         weighed.is_whole &= asked.is_ok();
         weighed.steps_for_texts = Some(match asked {
             Ok(_) => steps - taken,
-            Err(OutOfFuel) => 0,
+            Err(_) => 0,
         });
         Ok(asked.unwrap_or(None))
     }
@@ -289,7 +309,7 @@ impl TokenAutomaton {
         start: GrammarState,
         token: u32,
         fuel: &mut Fuel,
-    ) -> Result<TokensLeft, OutOfFuel> {
+    ) -> Result<TokensLeft, Stop> {
         fuel.burn(1)?;
         match self.after_token(start, token, fuel)? {
             Some(state) => Ok(Some(self.tokens_to_end(state, fuel)?)),
@@ -306,7 +326,7 @@ impl TokenAutomaton {
         behind: u32,
         weighed: &mut Weighed,
         fuel: &mut Fuel,
-    ) -> Result<Option<TokensLeft>, OutOfFuel> {
+    ) -> Result<Option<TokensLeft>, Stop> {
         let need = match weighed.needs.get(&place) {
             Some(&need) => need,
             None => {
@@ -339,7 +359,7 @@ impl TokenAutomaton {
         token: u32,
         weighed: &mut Weighed,
         fuel: &mut Fuel,
-    ) -> Result<Option<TokensLeft>, OutOfFuel> {
+    ) -> Result<Option<TokensLeft>, Stop> {
         let GrammarState::Machine(place) = reached.state else {
             return Ok(None);
         };
@@ -369,7 +389,7 @@ impl TokenAutomaton {
         })
     }
 
-    fn need_in_text(&mut self, place: State, fuel: &mut Fuel) -> Result<Need, OutOfFuel> {
+    fn need_in_text(&mut self, place: State, fuel: &mut Fuel) -> Result<Need, Stop> {
         if !self.is_completable(place, fuel)? {
             return Ok(Need::Known(None));
         }

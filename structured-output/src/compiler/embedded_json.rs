@@ -4,6 +4,7 @@ use super::job::Job;
 use super::opening::Compiled;
 use crate::error::CompileError;
 use crate::grammar_syntax::EmbeddedSchema;
+use crate::lexical::UNBOUNDED;
 use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
 use crate::pushdown;
 
@@ -20,6 +21,10 @@ impl Job<'_> {
                 true => PropertyOrder::Any,
                 false => PropertyOrder::Schema,
             },
+            whitespace_pattern: schema.max_whitespace.map(|max| match max {
+                UNBOUNDED => "[ \\n\\r\\t]*".to_owned(),
+                max => format!("[ \\n\\r\\t]{{0,{max}}}"),
+            }),
             ..JsonSchemaOptions::default()
         };
         let (root, compiler) = self.schema_root(&schema.text, &options, limits)?;
@@ -30,25 +35,18 @@ impl Job<'_> {
             max_mask_steps: limits.max_mask_steps,
         };
         let found = self.with_parts_known(&mut compiled, |job| {
-            let found = job.fuelled_slice(|automaton, fuel| {
+            job.fuelled_slice(|automaton, fuel| {
                 let machine = automaton.machine();
-                let Ok(frames) = machine.programs.start(root, style, fuel) else {
-                    return Ok(None);
-                };
-                let Some([_, value]) = frames else {
-                    return Err(CompileError::JsonSchema {
+                let Some([_, value]) = machine.programs.start(root, style, fuel)? else {
+                    return Ok(Err(CompileError::JsonSchema {
                         pointer: String::new(),
                         message: "it refers to itself in place, so it says nothing".to_owned(),
-                    });
+                    }));
                 };
-                let start = machine.start_of_frames(&[value], fuel);
-                let measured = start.and_then(|state| {
-                    let (bytes, _) = machine.distance(state, fuel)?;
-                    Ok((state, bytes))
-                });
-                Ok(measured.ok())
-            })?;
-            found?.ok_or_else(|| job.out_of_steps())
+                let state = machine.start_of_frames(&[value], fuel)?;
+                let (bytes, _) = machine.distance(state, fuel)?;
+                Ok(Ok((state, bytes)))
+            })?
         })?;
         self.check_values(&mut compiled)?;
         Ok(found)

@@ -14,7 +14,7 @@ use crate::grammar_syntax::{
 };
 use crate::index::{ROOT, TokenizerIndex};
 use crate::lexical::search::{DEAD, Search};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 use crate::options::Limits;
 
 /// Expressions that take as long to be asked for as a step of derivation.
@@ -210,15 +210,14 @@ impl Job<'_> {
             self.steps += 1;
             let done = self.fuelled_slice(|automaton, fuel| {
                 let lexicon = &mut automaton.machine().lexicon;
-                compilation.resolve_lazy(lexicon, SLICE_PARTS, fuel)
-            });
-            match done? {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(LazyError::OutOfFuel) => return Err(self.out_of_steps()),
-                Err(LazyError::Refused(error)) => {
-                    return Err(locate(error.rule, error.offset, error.message));
+                match compilation.resolve_lazy(lexicon, SLICE_PARTS, fuel) {
+                    Ok(is_done) => Ok(Ok(is_done)),
+                    Err(LazyError::Refused(error)) => Ok(Err(error)),
+                    Err(LazyError::Stopped(stop)) => Err(stop),
                 }
+            });
+            if done?.map_err(|error| locate(error.rule, error.offset, error.message))? {
+                break;
             }
         }
         loop {
@@ -228,7 +227,6 @@ impl Job<'_> {
                 let lexicon = &mut automaton.machine().lexicon;
                 compilation.weigh(lexicon, bytes, SLICE_PARTS, fuel)
             });
-            let done = done.and_then(|done| done.map_err(|_| self.out_of_steps()));
             if done.map_err(|error| by_rule(error, compilation.rule_being_weighed()))? {
                 break;
             }
@@ -241,30 +239,21 @@ impl Job<'_> {
         }
         let start = self.fuelled_slice(|automaton, fuel| {
             let (parser, machine) = automaton.parser();
-            let start = compilation.install(machine, parser, fuel);
-            (start, automaton.take_item_excess())
+            compilation.install(machine, parser, fuel)
         })?;
-        match start {
-            (Ok(start), _) => Ok(GrammarState::Parser(start)),
-            (Err(_), true) => Err(exceeded("max_items", limits.max_items as u64)),
-            (Err(_), false) => Err(self.out_of_steps()),
-        }
+        Ok(GrammarState::Parser(start))
     }
 
     /// Work without the lock.
     fn metered<T>(
         &mut self,
-        work: impl FnOnce(&mut Fuel) -> Result<T, OutOfFuel>,
+        work: impl FnOnce(&mut Fuel) -> Result<T, Stop>,
     ) -> Result<T, CompileError> {
         let mut fuel = Fuel::new(self.steps_left());
         fuel.limit_thread_bytes(self.bytes_left());
         let before = fuel.left();
-        let done = work(&mut fuel);
         // What has too little says so before the steps are counted.
-        let done = done.map_err(|_| match fuel.lacks() {
-            Some(_) => self.out_of_bytes(),
-            None => self.out_of_steps(),
-        });
+        let done = work(&mut fuel).map_err(|stop| self.stopped(stop));
         self.steps += before - fuel.left();
         done
     }
@@ -278,7 +267,7 @@ impl Job<'_> {
                 let found = self.fuelled_slice(|automaton, fuel| {
                     automaton.run_parser_by_tokens(&mut search, fuel)
                 })?;
-                match found.map_err(|_| self.out_of_steps())? {
+                match found {
                     DEAD => Err(CompileError::NotWritable),
                     _ => Ok(()),
                 }

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::error::{CompileError, ProblemPlace};
 use crate::grammar::CompiledGrammar;
 use crate::lexical::search::{DEAD, Search};
-use crate::lexical::{Bound, ChoiceTree, Fuel, Lexicon};
+use crate::lexical::{ChoiceTree, Fuel, Lexicon, Stop};
 use crate::metered::MeteredAllocator;
 use crate::options::{CancelFlag, CompileBudget, Limits};
 use crate::regex::{self, Dialect, Spelling, Translator};
@@ -86,7 +86,6 @@ pub(super) fn compile(
         was_fresh: engine.is_fresh(),
         lacks_room: false,
         memory,
-        beyond: None,
     };
     let root = job.root_of(&specification.0, limits);
     let (is_dear, is_in_doubt) = (job.is_dear, job.is_in_doubt());
@@ -137,8 +136,6 @@ pub(super) struct Job<'a> {
     /// Whether a matcher's call had too little memory, which others may have filled.
     lacks_room: bool,
     pub(super) memory: Memory,
-    /// The bound that the last work met which takes all steps.
-    beyond: Option<Bound>,
 }
 
 /// Parts of a syntax tree, or strings of a choice, per slice.
@@ -229,12 +226,19 @@ impl Job<'_> {
 
     /// What it means that a slice has used up the steps it had, or the compilation all of them.
     pub(super) fn out_of_steps(&mut self) -> CompileError {
-        if let Some(bound) = self.beyond.take() {
-            return exceeded(bound.what, bound.max);
-        }
         let left = self.budget.max_steps.saturating_sub(self.steps);
         self.is_dear |= left > self.patience.max_slice_steps || self.steps_left() < left;
         exceeded("max_steps", self.budget.max_steps)
+    }
+
+    /// What it means that a piece of its work ended early.
+    pub(super) fn stopped(&mut self, stop: Stop) -> CompileError {
+        match stop {
+            Stop::Steps => self.out_of_steps(),
+            Stop::Bytes(_) => self.out_of_bytes(),
+            Stop::Items => exceeded("max_items", self.engine.max_items() as u64),
+            Stop::Bound(bound) => exceeded(bound.what(), bound.max() as u64),
+        }
     }
 
     /// Whether it takes more than its patience.
@@ -300,7 +304,7 @@ impl Job<'_> {
     /// One slice of work that takes steps.
     pub(super) fn fuelled_slice<T>(
         &mut self,
-        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> T,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, Stop>,
     ) -> Result<T, CompileError> {
         let mut fuel = self.fuel();
         let before = fuel.left();
@@ -310,14 +314,8 @@ impl Job<'_> {
             fuel.limit_thread_bytes(max_bytes);
             work(automaton, &mut fuel)
         })?;
-        self.beyond = fuel.beyond();
-        if fuel.lacks().is_some() {
-            return Err(self.out_of_bytes());
-        }
-        // A slice that had too few steps says so itself.
-        if fuel.left() > 0 {
-            self.steps += before - fuel.left();
-        }
+        let result = result.map_err(|stop| self.stopped(stop))?;
+        self.steps += before - fuel.left();
         Ok(result)
     }
 
@@ -447,28 +445,21 @@ impl Job<'_> {
             let found = self.slice(|automaton| {
                 fuel.limit_bytes(automaton.state_bytes().saturating_add(max_bytes));
                 fuel.limit_thread_bytes(max_bytes);
-                if !text_exists {
-                    match by_bytes.run(&mut automaton.machine().lexicon, &mut fuel) {
-                        Ok(DEAD) => return Some(Err(CompileError::Unsatisfiable)),
-                        Ok(_) => text_exists = true,
-                        Err(_) => return None,
-                    }
+                if !text_exists
+                    && by_bytes.run(&mut automaton.machine().lexicon, &mut fuel)? == DEAD
+                {
+                    return Ok(Err(CompileError::Unsatisfiable));
                 }
-                match automaton.run_by_tokens(&mut by_tokens, &mut fuel) {
-                    Ok(DEAD) => Some(Err(CompileError::NotWritable)),
-                    Ok(_) => Some(Ok(())),
-                    Err(_) => None,
-                }
+                text_exists = true;
+                Ok(match automaton.run_by_tokens(&mut by_tokens, &mut fuel)? {
+                    DEAD => Err(CompileError::NotWritable),
+                    _ => Ok(()),
+                })
             })?;
-            if let Some(outcome) = found {
-                return outcome;
-            }
-            if fuel.lacks().is_some() {
-                return Err(self.out_of_bytes());
-            }
-            if fuel.beyond().is_some() {
-                self.beyond = fuel.beyond();
-                return Err(self.out_of_steps());
+            match found {
+                Ok(outcome) => return outcome,
+                Err(Stop::Steps) => {}
+                Err(stop) => return Err(self.stopped(stop)),
             }
             self.steps += steps;
             // Doubling where a slice brought nothing: one step may need a whole walk of the

@@ -30,7 +30,6 @@ use apart::Lane;
 use cache::Cache;
 use generations::Generations;
 pub use renew::RenewError;
-pub(crate) use renew::{OwnMemory, Renewals};
 
 /// Compiles grammars for one vocabulary, and keeps what it has compiled.
 ///

@@ -235,9 +235,9 @@ impl Job<'_> {
             let found = call(self.engine, &allowance);
             self.note_look(granted - allowance.left().unwrap_or(0));
             self.charge_bytes(max_bytes - allowance.bytes_left())?;
-            if let (Err(_), Some(bound)) = (&found, allowance.beyond()) {
+            if let (Err(_), Some((what, max))) = (&found, allowance.beyond()) {
                 // However many steps there are.
-                return Ok(Found::Exceeds(exceeded(bound.what, bound.max)));
+                return Ok(Found::Exceeds(exceeded(what, max)));
             }
             match found {
                 Ok(answer) => return Ok(Found::Answer(answer)),

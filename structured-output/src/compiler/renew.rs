@@ -1,16 +1,14 @@
 //! Matchers whose memory is full go on in other memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::GrammarCompiler;
+use crate::engine::OwnMemory;
 use crate::error::{CompileError, MatcherError};
 use crate::grammar::CompiledGrammar;
 use crate::matcher::{AcceptedStep, GrammarMatcher};
 use crate::options::CancelFlag;
-
-/// Most grammars with memory of their own.
-const MAX_OWN: usize = 1;
 
 /// Times that a matcher may go from one shared memory to the next, without coming much further in between.
 const MAX_SHARED_RENEWALS: u32 = 8;
@@ -74,47 +72,10 @@ pub enum RenewError {
     },
 }
 
-/// Leave for a generation that belongs to one grammar, until it is dropped.
-pub(crate) struct OwnMemory {
-    num_own: Arc<AtomicUsize>,
-}
-
-impl OwnMemory {
-    fn new(num_own: &Arc<AtomicUsize>) -> Option<Self> {
-        let more = |count| (count < MAX_OWN).then_some(count + 1);
-        let taken = num_own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Self {
-            num_own: Arc::clone(num_own),
-        })
-    }
-
-    /// For a grammar that has one already, whose place this takes.
-    fn next(num_own: &Arc<AtomicUsize>) -> Self {
-        num_own.fetch_add(1, Ordering::Relaxed);
-        Self {
-            num_own: Arc::clone(num_own),
-        }
-    }
-}
-
-impl Drop for OwnMemory {
-    fn drop(&mut self) {
-        self.num_own.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// How often a matcher went to other memory.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Renewals {
-    num_shared: u32,
-    /// Tokens that it had accepted the last time; none before.
-    num_accepted: Option<usize>,
-}
-
 impl GrammarCompiler {
     /// Whether a grammar that needs memory of its own would find some now, see [`renew`](Self::renew).
     pub fn has_own_memory(&self) -> bool {
-        self.num_own.load(Ordering::Relaxed) < MAX_OWN
+        self.num_own.load(Ordering::Relaxed) < OwnMemory::MAX
     }
 
     /// Lets a matcher go on that has failed with [`MatcherError::StatesExhausted`]: compiles its
@@ -208,7 +169,9 @@ impl GrammarCompiler {
                 other => return other,
             }
         }
-        let own = OwnMemory::new(&self.num_own).ok_or(RenewError::NoMemory { max: MAX_OWN })?;
+        let own = OwnMemory::new(&self.num_own).ok_or(RenewError::NoMemory {
+            max: OwnMemory::MAX,
+        })?;
         matcher.renewals_mut().num_accepted = num_accepted;
         self.renew_alone(matcher, own, &mut replay, cancel)
     }
@@ -265,7 +228,9 @@ pub(super) fn move_to(
         }
         if !replay.patiently(&mut moved, max_steps, |moved| moved.accept_step(step))? {
             return Err(match step {
-                AcceptedStep::Token(token_id) => RenewError::Diverged { token_id, index },
+                AcceptedStep::Token(token_id) | AcceptedStep::TextOfStopToken(token_id) => {
+                    RenewError::Diverged { token_id, index }
+                }
                 AcceptedStep::Byte(byte) => RenewError::DivergedByte { byte, index },
             });
         }

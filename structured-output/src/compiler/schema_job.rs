@@ -34,14 +34,17 @@ impl Job<'_> {
         options: &JsonSchemaOptions,
         limits: RegexLimits,
     ) -> Result<Style, CompileError> {
-        self.slice(|automaton| Style::new(&mut automaton.machine().lexicon, options, limits))?
+        let style = self.fuelled_slice(|automaton, fuel| {
+            Style::new(&mut automaton.machine().lexicon, options, limits, fuel)
+        });
+        style?
     }
 
     /// That a schema allows no value, with the part that is why.
     pub(super) fn no_value(&mut self, mut compiler: SchemaCompiler) -> CompileError {
         let pointer = self.fuelled_slice(|automaton, fuel| {
             let machine = automaton.machine();
-            compiler.without_value(&mut machine.lexicon, &mut machine.programs, fuel)
+            Ok(compiler.without_value(&mut machine.lexicon, &mut machine.programs, fuel))
         });
         match pointer {
             Ok(pointer) => CompileError::NoValue { pointer },
@@ -67,12 +70,7 @@ impl Job<'_> {
                 let elsewhere = held.saturating_sub(made);
                 compiler.run(&mut machine.lexicon, nodes, SLICE_PARTS, elsewhere, fuel)
             });
-            let done = done.map_err(|error| compiler.blame(error))?;
-            let Ok(done) = done else {
-                let error = self.out_of_steps();
-                return Err(compiler.blame(error));
-            };
-            if let Some(root) = done? {
+            if let Some(root) = done.map_err(|error| compiler.blame(error))?? {
                 self.know_deep_values(&compiler)?;
                 return Ok((root, compiler));
             }
@@ -82,11 +80,10 @@ impl Job<'_> {
     /// Looks at the parts of deeply nested constants from the inside out: all at once would be too deep.
     fn know_deep_values(&mut self, compiler: &SchemaCompiler) -> Result<(), CompileError> {
         for &value in &compiler.deep_values {
-            let known = self.fuelled_slice(|automaton, fuel| {
+            self.fuelled_slice(|automaton, fuel| {
                 let machine = automaton.machine();
                 machine.programs.know(&mut machine.lexicon, value, fuel)
             })?;
-            known.map_err(|_| self.out_of_steps())?;
         }
         Ok(())
     }
@@ -97,15 +94,14 @@ impl Job<'_> {
             automaton.machine().programs.start(root, style, fuel)
         })?;
         match frames {
-            Ok(Some(frames)) => self.start(&frames),
-            Ok(None) => Err(CompileError::JsonSchema {
+            Some(frames) => self.start(&frames),
+            None => Err(CompileError::JsonSchema {
                 pointer: String::new(),
                 message:
                     "a schema here refers to itself for the same value, which says nothing: let \
                           the reference be of a member or an item, or leave it out"
                         .to_owned(),
             }),
-            Err(_) => Err(self.out_of_steps()),
         }
     }
 
@@ -121,8 +117,6 @@ impl Job<'_> {
     }
 
     fn start(&mut self, frames: &[Frame]) -> Result<State, CompileError> {
-        let state = self
-            .fuelled_slice(|automaton, fuel| automaton.machine().start_of_frames(frames, fuel))?;
-        state.map_err(|_| self.out_of_steps())
+        self.fuelled_slice(|automaton, fuel| automaton.machine().start_of_frames(frames, fuel))
     }
 }

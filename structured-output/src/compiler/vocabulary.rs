@@ -4,7 +4,7 @@ use crate::TokenizerInfo;
 use crate::earley::TokenRuns;
 use crate::grammar_syntax::TokenSet;
 use crate::index::TokenizerIndex;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// A vocabulary, and sets of its tokens that were asked for.
 pub(super) struct Vocabulary<'a> {
@@ -34,7 +34,7 @@ impl<'a> Vocabulary<'a> {
         &mut self,
         set: &TokenSet,
         fuel: &mut Fuel,
-    ) -> Result<Result<TokenRuns, String>, OutOfFuel> {
+    ) -> Result<Result<TokenRuns, String>, Stop> {
         fuel.burn(1 + set.ranges.len() as u64)?;
         for &(first, last) in &set.ranges {
             if let Err(message) = self.check(set, first, last) {
@@ -98,7 +98,7 @@ impl<'a> Vocabulary<'a> {
         Ok(())
     }
 
-    fn text(&mut self, fuel: &mut Fuel) -> Result<&TokenRuns, OutOfFuel> {
+    fn text(&mut self, fuel: &mut Fuel) -> Result<&TokenRuns, Stop> {
         if self.text.is_none() {
             let num_ids = self.info().vocab_size() as u32;
             fuel.burn(u64::from(num_ids / 32))?;
@@ -108,7 +108,7 @@ impl<'a> Vocabulary<'a> {
         Ok(self.text.get_or_insert_default())
     }
 
-    fn written(&mut self, fuel: &mut Fuel) -> Result<&[TokenRuns; 2], OutOfFuel> {
+    fn written(&mut self, fuel: &mut Fuel) -> Result<&[TokenRuns; 2], Stop> {
         if self.written.is_none() {
             let info = self.info();
             let num_ids = info.vocab_size() as u32;

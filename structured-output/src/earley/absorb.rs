@@ -24,7 +24,7 @@ use hashbrown::{HashMap, HashSet};
 use super::graph::{Graph, Label, NO_NODE, Node};
 use super::length::{Weights, lengths};
 use super::repeated::{Texts, covers, is_held, texts_read_alone};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 /// So many languages are looked at for whether one holds them.
 const MAX_HELD: usize = 64;
@@ -41,7 +41,7 @@ struct Before {
 }
 
 impl Before {
-    fn new(graph: &Graph, fuel: &mut Fuel) -> Result<Self, OutOfFuel> {
+    fn new(graph: &Graph, fuel: &mut Fuel) -> Result<Self, Stop> {
         let num_nodes = graph.nodes.len();
         let mut before = Self {
             edges: vec![Vec::new(); num_nodes],
@@ -72,7 +72,7 @@ pub(super) fn absorb(
     graph: &mut Graph,
     lexicon: &mut Lexicon,
     fuel: &mut Fuel,
-) -> Result<(), OutOfFuel> {
+) -> Result<(), Stop> {
     let kept = texts_read_alone(graph, lexicon, fuel)?;
     if kept.is_empty() {
         return Ok(());
@@ -107,7 +107,7 @@ pub(super) fn absorb(
 }
 
 /// The least that is read from each node to the end of its rule, as far as that is nothing or something.
-fn shortest(graph: &Graph, lexicon: &Lexicon, fuel: &mut Fuel) -> Result<Vec<u32>, OutOfFuel> {
+fn shortest(graph: &Graph, lexicon: &Lexicon, fuel: &mut Fuel) -> Result<Vec<u32>, Stop> {
     let mut weights = Weights::new();
     for &(label, _) in graph.nodes.iter().flat_map(|node| &node.edges) {
         fuel.burn(1)?;
@@ -129,7 +129,7 @@ fn readable_alone(
     texts: Texts,
     least: &[u32],
     fuel: &mut Fuel,
-) -> Result<Vec<bool>, OutOfFuel> {
+) -> Result<Vec<bool>, Stop> {
     let is_silent = |node: u32| least[node as usize] == 0;
     let mut reads_all: HashMap<ExprId, bool> = HashMap::new();
     let mut pending = Vec::new();
@@ -183,7 +183,7 @@ fn reading_others(
     texts: Texts,
     alone: &[bool],
     fuel: &mut Fuel,
-) -> Result<Option<Vec<bool>>, OutOfFuel> {
+) -> Result<Option<Vec<bool>>, Stop> {
     let mut is_met = alone.to_vec();
     let mut met: Vec<u32> = (0..alone.len() as u32)
         .filter(|&node| alone[node as usize])
@@ -249,7 +249,7 @@ fn reading_others(
 }
 
 /// Writes what a rule reads in place of a call of it, of rules that start at some nodes with one edge.
-fn without_calls(graph: &mut Graph, found: &[u32], fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+fn without_calls(graph: &mut Graph, found: &[u32], fuel: &mut Fuel) -> Result<(), Stop> {
     let found: HashSet<u32> = found.iter().copied().collect();
     let read = |rule: usize| {
         let start = graph.starts[rule];

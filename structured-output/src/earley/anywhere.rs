@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use super::context::Return;
 use super::parser::{Parser, StateId};
 use super::program::{Lexeme, NodeId};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// A lexeme, and the place after it.
 pub(crate) type Follower = (Lexeme, NodeId);
@@ -65,7 +65,7 @@ impl Parser {
         &mut self,
         node: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<&[Follower], OutOfFuel> {
+    ) -> Result<&[Follower], Stop> {
         if node == Return::END.node {
             return Ok(&[]);
         }
@@ -94,7 +94,7 @@ impl Parser {
     }
 
     /// Makes known where the rules of a node's grammar return to. Grammars have no nodes in common.
-    fn find_outer(&mut self, node: NodeId, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    fn find_outer(&mut self, node: NodeId, fuel: &mut Fuel) -> Result<(), Stop> {
         let nodes = self.program.grammar_of(node);
         if self.anywhere.known.contains(&nodes.start) {
             return Ok(());

@@ -16,7 +16,7 @@ use hashbrown::HashSet;
 use super::context::{ContextId, Return};
 use super::parser::{Item, Parser};
 use super::program::{Lexeme, NodeId};
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Stop};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
 /// Returns up to which what others imply is looked for, in all contexts that are looked into.
@@ -29,7 +29,7 @@ impl Parser {
         mut returns: Vec<Return>,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<ContextId, OutOfFuel> {
+    ) -> Result<ContextId, Stop> {
         self.reduce(&mut returns, reads, fuel)?;
         Ok(self.interned_context(&returns))
     }
@@ -53,7 +53,7 @@ impl Parser {
         returns: &mut Vec<Return>,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         returns.sort_unstable();
         returns.dedup();
         self.merge(returns, reads, fuel)?;
@@ -92,7 +92,7 @@ impl Parser {
         context: ContextId,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<ContextId, OutOfFuel> {
+    ) -> Result<ContextId, Stop> {
         if self.program.is_last(node) {
             return Ok(context);
         }
@@ -107,7 +107,7 @@ impl Parser {
         context: ContextId,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<Return, OutOfFuel> {
+    ) -> Result<Return, Stop> {
         let mut context = context;
         let is_same = |place: &Return| place.node == node;
         if self.program.node(node).is_loop && self.contexts.returns(context).iter().any(is_same) {
@@ -133,7 +133,7 @@ impl Parser {
         items: &mut Vec<Item>,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         items.sort_unstable();
         items.dedup();
         if items
@@ -197,7 +197,7 @@ impl Parser {
         contexts: impl Iterator<Item = ContextId>,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<Vec<Return>, OutOfFuel> {
+    ) -> Result<Vec<Return>, Stop> {
         let mut returns = Vec::new();
         for context in contexts {
             reads.push(context);
@@ -207,8 +207,7 @@ impl Parser {
         }
         self.reduce(&mut returns, reads, fuel)?;
         if returns.len() > self.max_items {
-            self.too_many_items = true;
-            return Err(OutOfFuel);
+            return Err(Stop::Items);
         }
         Ok(returns)
     }

@@ -19,7 +19,7 @@ use super::token_set::TokenRuns;
 use crate::grammar_syntax::{EmbeddedSchema, Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
 use crate::lexical::{
-    ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_TAG, OutOfFuel, TaggedWords, WordAutomaton,
+    ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_TAG, Stop, TaggedWords, WordAutomaton,
 };
 use crate::pushdown::{self, Machine};
 
@@ -138,7 +138,7 @@ impl Compilation {
         json: Vec<(pushdown::State, u32)>,
         token_sets: Vec<TokenRuns>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         self.graph = Graph::build(&self.folded, self.root as u32, fuel)?;
         for (schema, (state, bytes)) in (0..).zip(json) {
             self.weights.insert(Label::Json(schema), bytes);
@@ -194,7 +194,7 @@ impl Compilation {
         Ok(true)
     }
 
-    fn collect_languages(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    fn collect_languages(&mut self, fuel: &mut Fuel) -> Result<(), Stop> {
         let mut seen = hashbrown::HashSet::new();
         for node in &self.graph.nodes {
             fuel.burn(1 + node.edges.len() as u64)?;
@@ -217,7 +217,7 @@ impl Compilation {
         bytes: Option<ByteSet>,
         max_languages: usize,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         if let Some(bytes) = bytes
             && self.bytes.replace(bytes).is_none()
         {
@@ -266,7 +266,7 @@ impl Compilation {
 
     /// Step 5: drops what can't be completed, then epsilons, left recursion and calls that aren't
     /// needed. Where nothing is left, a rule that has no text. What goes wrong here is fuel.
-    pub(crate) fn simplify(&mut self, fuel: &mut Fuel) -> Result<Option<RuleId>, OutOfFuel> {
+    pub(crate) fn simplify(&mut self, fuel: &mut Fuel) -> Result<Option<RuleId>, Stop> {
         self.weigh_counted(fuel)?;
         let least = lengths(&self.graph, &self.weights, fuel)?;
         if of_rule(&self.graph, &least, self.graph.root) == DEAD {
@@ -341,7 +341,7 @@ impl Compilation {
     }
 
     /// What languages weigh that tokens are counted in: what they weigh by themselves.
-    fn weigh_counted(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    fn weigh_counted(&mut self, fuel: &mut Fuel) -> Result<(), Stop> {
         for node in &self.graph.nodes {
             fuel.burn(1 + node.edges.len() as u64)?;
             for &(label, _) in &node.edges {
@@ -397,7 +397,7 @@ impl Compilation {
         machine: &mut Machine,
         parser: &mut Parser,
         fuel: &mut Fuel,
-    ) -> Result<StateId, OutOfFuel> {
+    ) -> Result<StateId, Stop> {
         // All at once: rules are added as a whole, or not at all.
         let num_edges: usize = self.graph.nodes.iter().map(|node| node.edges.len()).sum();
         fuel.burn((2 * self.graph.nodes.len() + num_edges) as u64)?;
@@ -486,7 +486,7 @@ impl Compilation {
 const NODES_A_STEP: u64 = 16;
 
 /// A language less the empty string: a first byte, and what follows it.
-fn less_empty(lexicon: &mut Lexicon, expr: ExprId, fuel: &mut Fuel) -> Result<ExprId, OutOfFuel> {
+fn less_empty(lexicon: &mut Lexicon, expr: ExprId, fuel: &mut Fuel) -> Result<ExprId, Stop> {
     let mut ways = Vec::new();
     for (bytes, rest) in lexicon.derivatives(expr, fuel)? {
         let first = lexicon.class(bytes);
@@ -541,7 +541,7 @@ fn with_tags(
 }
 
 /// Drops edges that lead nowhere.
-fn prune(graph: &mut Graph, weights: &Weights, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+fn prune(graph: &mut Graph, weights: &Weights, fuel: &mut Fuel) -> Result<(), Stop> {
     let least = lengths(graph, weights, fuel)?;
     let starts = &graph.starts;
     for node in &mut graph.nodes {

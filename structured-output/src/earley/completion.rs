@@ -3,7 +3,7 @@
 use super::parser::{Item, Parser, StateId};
 use super::program::Lexeme;
 use super::to_tags::tagged_text;
-use crate::lexical::{ByteSet, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, Fuel, Stop};
 use crate::pushdown::Machine;
 
 /// What comes first in a canonical completion.
@@ -20,7 +20,7 @@ impl Parser {
         machine: &mut Machine,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<Option<u8>, OutOfFuel> {
+    ) -> Result<Option<u8>, Stop> {
         let mut all = ByteSet::EMPTY;
         for at in 0..self.items(state).len() {
             fuel.burn(1)?;
@@ -49,7 +49,7 @@ impl Parser {
         machine: &mut Machine,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let mut least = u32::MAX;
         for at in 0..self.items(state).len() {
             let item = self.items(state)[at];
@@ -63,7 +63,7 @@ impl Parser {
         machine: &mut Machine,
         item: Item,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         fuel.burn(1)?;
         if let Some(text) = tagged_text(machine, item.lexeme) {
             return self.tags_distance(machine, text, item.context, fuel);
@@ -87,7 +87,7 @@ impl Parser {
         machine: &mut Machine,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<Option<(Symbol, StateId)>, OutOfFuel> {
+    ) -> Result<Option<(Symbol, StateId)>, Stop> {
         if self.is_accepting(state) {
             return Ok(None);
         }

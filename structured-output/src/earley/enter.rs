@@ -9,7 +9,7 @@ use super::context::{AT_END, ContextId, Return};
 use super::parser::{Item, Parser};
 use super::program::{Lexeme, NodeId};
 use super::reads::FAR;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// What is read first in a context.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ impl Parser {
         context: ContextId,
         items: &mut Vec<Item>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let returns = self.contexts.returns(context);
         if returns.len() > MAX_REMEMBERED {
             let returns = returns.to_vec();
@@ -75,7 +75,7 @@ impl Parser {
         returns: Vec<Return>,
         items: &mut Vec<Item>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         if returns.len() <= MAX_REMEMBERED {
             let context = self.interned_context(&returns);
             return self.enter(context, items, fuel);
@@ -91,7 +91,7 @@ impl Parser {
         mut reads: Vec<ContextId>,
         entered: Vec<Return>,
         fuel: &mut Fuel,
-    ) -> Result<Entered, OutOfFuel> {
+    ) -> Result<Entered, Stop> {
         let mut items = Vec::new();
         let mut places = Vec::with_capacity(entered.len());
         let mut callers = Callers::new();
@@ -117,8 +117,7 @@ impl Parser {
         }
         while let Some(((_, start), returns)) = callers.pop_first() {
             if returns.len() > self.max_items {
-                self.too_many_items = true;
-                return Err(OutOfFuel);
+                return Err(Stop::Items);
             }
             let inner = self.context(returns, &mut reads, fuel)?;
             let before = reads.len();
@@ -129,8 +128,7 @@ impl Parser {
         }
         self.join(&mut items, &mut reads, fuel)?;
         if items.len() > self.max_items {
-            self.too_many_items = true;
-            return Err(OutOfFuel);
+            return Err(Stop::Items);
         }
         keep_first(&mut reads);
         Ok(Entered {
@@ -147,13 +145,13 @@ impl Parser {
         places: &mut Vec<Return>,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         self.find_closure(context, fuel)?;
         self.add_known_closure(context, places, reads, fuel)
     }
 
     /// Makes known where a context returns to, and those below it that this needs.
-    fn find_closure(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    fn find_closure(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<(), Stop> {
         let mut pending = vec![context];
         while let Some(&at) = pending.last() {
             if self.closures.contains_key(&at) {
@@ -210,7 +208,7 @@ impl Parser {
         places: &mut Vec<Return>,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let Some(closure) = self.closures.get(&context) else {
             return Ok(());
         };
@@ -229,7 +227,7 @@ impl Parser {
         callers: &mut Callers,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let node = self.program.node(id);
         for at in 0..self.program.lexemes(node).len() {
             fuel.burn(1)?;

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use super::language_mask::{End, Leave, UNKNOWN_REST, Walked};
 use crate::index::Trie;
-use crate::lexical::{After, FreeText, Fuel, Lexicon, NO_MARK, OutOfFuel};
+use crate::lexical::{After, FreeText, Fuel, Lexicon, NO_MARK, Stop};
 
 /// So many nodes are a step.
 const NODES_A_STEP: u64 = 8;
@@ -122,7 +122,7 @@ pub(crate) fn walk_free_text(
     start: FreeText,
     beside: Option<FreeText>,
     fuel: &mut Fuel,
-) -> Result<FreeTextWalked, OutOfFuel> {
+) -> Result<FreeTextWalked, Stop> {
     let mut found = FreeTextWalked::default();
     let mut ends = Ends::default();
     let texts = lexicon.text_labels(start);

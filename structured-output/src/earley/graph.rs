@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::lower::{Folded, Tree, Value};
-use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, OutOfFuel, UNBOUNDED};
+use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Stop, UNBOUNDED};
 
 /// What an edge reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,7 +70,7 @@ impl Graph {
     }
 
     /// The automata of a grammar that starts with a rule.
-    pub(super) fn build(folded: &Folded, start: u32, fuel: &mut Fuel) -> Result<Self, OutOfFuel> {
+    pub(super) fn build(folded: &Folded, start: u32, fuel: &mut Fuel) -> Result<Self, Stop> {
         let mut builder = Builder {
             folded,
             graph: Self {
@@ -144,7 +144,7 @@ impl Builder<'_> {
 
     /// Writes a body between two nodes: edges leave `from` and lead to `to`, none leads to `from`
     /// or leaves `to`.
-    fn write(&mut self, body: Body, from: u32, to: u32, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    fn write(&mut self, body: Body, from: u32, to: u32, fuel: &mut Fuel) -> Result<(), Stop> {
         let mut pending = vec![(body, from, to)];
         while let Some((body, from, to)) = pending.pop() {
             fuel.burn(1)?;

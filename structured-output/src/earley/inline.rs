@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 use super::graph::{Graph, Label, NO_NODE};
 use super::simplify::{Seen, merged, without_epsilons};
 use super::subsets::deterministic;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// Steps for each node and edge of a graph, and for all of it.
 const MAX_STEPS_EACH: u64 = 64;
@@ -28,7 +28,7 @@ const MAX_ROUNDS: usize = 4;
 
 /// Writes rules where they are called at one place, in a deterministic graph without epsilons and left
 /// recursion. The graph stays as it is where that takes long or much room: it is a saving and no more.
-pub(super) fn inline(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+pub(super) fn inline(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), Stop> {
     for _ in 0..MAX_ROUNDS {
         let steps = MAX_STEPS_EACH.saturating_mul(size(graph));
         let steps = steps.min(MAX_STEPS).min(fuel.left() / 2);
@@ -47,7 +47,7 @@ fn size(graph: &Graph) -> u64 {
 }
 
 /// One round; `None` where there is nothing to write elsewhere, or where that takes more room.
-fn inlined(graph: &Graph, fuel: &mut Fuel) -> Result<Option<Graph>, OutOfFuel> {
+fn inlined(graph: &Graph, fuel: &mut Fuel) -> Result<Option<Graph>, Stop> {
     let calls = Calls::new(graph, fuel)?;
     let plan = Plan::new(graph, &calls, fuel)?;
     if !plan.changes_anything {
@@ -93,7 +93,7 @@ struct Plan {
 impl Plan {
     /// No two rules become parts of each other: the root, which is no part, leads to each of them, so
     /// one of any such would have a place outside.
-    fn new(graph: &Graph, calls: &Calls, fuel: &mut Fuel) -> Result<Self, OutOfFuel> {
+    fn new(graph: &Graph, calls: &Calls, fuel: &mut Fuel) -> Result<Self, Stop> {
         let num_rules = graph.starts.len();
         let mut has_own_end = vec![false; num_rules];
         has_own_end[graph.root as usize] = true;
@@ -130,11 +130,7 @@ impl Plan {
 /// For each rule the one whose end is its end. Those that `has_own_end` says keep theirs; others get
 /// the one of all that end with them, and where these have several their own. Rules so belong to the
 /// last of these that all ways to them lead through: a dominator, in a graph's words.
-fn find_ends(
-    calls: &Calls,
-    mut has_own_end: Vec<bool>,
-    fuel: &mut Fuel,
-) -> Result<Vec<u32>, OutOfFuel> {
+fn find_ends(calls: &Calls, mut has_own_end: Vec<bool>, fuel: &mut Fuel) -> Result<Vec<u32>, Stop> {
     let mut numbers = vec![0; has_own_end.len()];
     for (number, &rule) in calls.rules.iter().enumerate() {
         numbers[rule as usize] = number;
@@ -173,7 +169,7 @@ fn find_ends(
 }
 
 impl Calls {
-    fn new(graph: &Graph, fuel: &mut Fuel) -> Result<Self, OutOfFuel> {
+    fn new(graph: &Graph, fuel: &mut Fuel) -> Result<Self, Stop> {
         fuel.burn((graph.starts.len() + graph.nodes.len()) as u64)?;
         let mut calls = Self {
             rules: vec![graph.root],
@@ -195,12 +191,7 @@ impl Calls {
 }
 
 /// The calls in a rule's automaton.
-fn sites_of(
-    graph: &Graph,
-    rule: u32,
-    seen: &mut Seen,
-    fuel: &mut Fuel,
-) -> Result<Vec<Site>, OutOfFuel> {
+fn sites_of(graph: &Graph, rule: u32, seen: &mut Seen, fuel: &mut Fuel) -> Result<Vec<Site>, Stop> {
     let start = graph.starts[rule as usize];
     seen.clear();
     seen.insert(start);
@@ -255,7 +246,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn run(mut self, calls: &Calls, fuel: &mut Fuel) -> Result<Graph, OutOfFuel> {
+    fn run(mut self, calls: &Calls, fuel: &mut Fuel) -> Result<Graph, Stop> {
         for &rule in &calls.rules {
             if !self.plan.is_part[rule as usize] {
                 self.made.starts[rule as usize] = self.start(rule);
@@ -278,7 +269,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a rule from its start on.
-    fn write(&mut self, rule: u32, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    fn write(&mut self, rule: u32, fuel: &mut Fuel) -> Result<(), Stop> {
         let graph = self.graph;
         let end = self.plan.ends[rule as usize];
         let after = self.after[end as usize];

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 
 use super::tokens::Tokens;
 use crate::index::{ROOT, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, Stop};
 use crate::mask::table::{DEAD, Table};
 use crate::mask::walk::Labelled;
 
@@ -282,7 +282,7 @@ pub(crate) fn walk(
     start: ExprId,
     beside: Option<ExprId>,
     fuel: &mut Fuel,
-) -> Result<Option<Walked>, OutOfFuel> {
+) -> Result<Option<Walked>, Stop> {
     let trie = labelled.trie;
     let mut walked = Walked::default();
     let Walks { table, apart } = walks;

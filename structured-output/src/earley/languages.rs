@@ -1,9 +1,9 @@
 //! Languages that grammars name by what they are for.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::grammar_syntax::{NodeKind, Substrings, Words};
-use crate::lexical::{ANY, ByteSet, ChoiceTree, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
+use crate::lexical::{ANY, ByteSet, ChoiceTree, EMPTY, EPSILON, ExprId, Fuel, Lexicon, UNBOUNDED};
 use crate::regex::ascii_in_any_case;
 
 /// Strings of a language of which no proper beginning is in it.
@@ -13,6 +13,35 @@ pub(super) fn shortest(lexicon: &mut Lexicon, expr: ExprId) -> ExprId {
     let longer = lexicon.concat(expr, more);
     let not_longer = lexicon.not(longer);
     lexicon.and(&[expr, not_longer])
+}
+
+/// Whether every beginning of a text is a text too. False also where that takes many steps to tell.
+pub(super) fn ends_anywhere(lexicon: &mut Lexicon, expr: ExprId) -> bool {
+    const MAX_STATES: usize = 1_000;
+    let mut fuel = Fuel::new(100_000);
+    let mut seen: HashSet<ExprId> = HashSet::from_iter([expr]);
+    let mut pending = vec![expr];
+    while let Some(state) = pending.pop() {
+        // Within a character nothing ends.
+        let is_whole = lexicon.is_nullable(state);
+        let Ok(next) = lexicon.derivatives(state, &mut fuel) else {
+            return false;
+        };
+        let leads = |(bytes, _): &(ByteSet, ExprId)| {
+            is_whole || bytes.iter().all(|byte| byte & 0xc0 == 0x80)
+        };
+        if seen.len() > MAX_STATES || (!is_whole && !next.iter().all(leads)) {
+            return false;
+        }
+        for (_, to) in next {
+            match lexicon.is_live(to, &mut fuel) {
+                Ok(true) if seen.insert(to) => pending.push(to),
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+    true
 }
 
 /// Any text.

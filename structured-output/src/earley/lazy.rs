@@ -22,7 +22,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::graph::{Graph, Label, NO_NODE, Node};
 use super::lower::{Folded, LowerError};
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, Stop};
 use near::{Meaning, Rest};
 use rules::Rules;
 
@@ -31,13 +31,13 @@ const MAX_DEPTH: u32 = 64;
 
 /// Why lazy terminals were not given their meaning.
 pub(crate) enum LazyError {
-    OutOfFuel,
+    Stopped(Stop),
     Refused(LowerError),
 }
 
-impl From<OutOfFuel> for LazyError {
-    fn from(_: OutOfFuel) -> Self {
-        Self::OutOfFuel
+impl From<Stop> for LazyError {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
     }
 }
 
@@ -87,7 +87,7 @@ impl Lazy {
         folded: &Folded,
         lexicon: &mut Lexicon,
         fuel: &mut Fuel,
-    ) -> Result<Self, OutOfFuel> {
+    ) -> Result<Self, Stop> {
         let rules = Rules::new(&graph, folded, lexicon, fuel)?;
         let start = (graph.starts[graph.root as usize], 0);
         let end = Return {

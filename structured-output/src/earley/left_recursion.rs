@@ -12,7 +12,7 @@
 
 use super::graph::{Graph, Label, NO_NODE, Node};
 use super::order::components;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// The rules that each rule may begin with.
 fn first_calls(graph: &Graph) -> Vec<Vec<u32>> {
@@ -36,7 +36,7 @@ fn first_calls(graph: &Graph) -> Vec<Vec<u32>> {
 }
 
 /// Rewrites the rules of a graph without epsilons in which no rule reads nothing.
-pub(super) fn without_left_recursion(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+pub(super) fn without_left_recursion(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), Stop> {
     let calls = first_calls(graph);
     for component in components(graph.starts.len(), |rule| &calls[rule]) {
         let cyclic = component.len() > 1 || calls[component[0] as usize].contains(&component[0]);
@@ -83,7 +83,7 @@ fn accepting_rules(
     graph: &Graph,
     component: &[u32],
     fuel: &mut Fuel,
-) -> Result<hashbrown::HashMap<u32, u32>, OutOfFuel> {
+) -> Result<hashbrown::HashMap<u32, u32>, Stop> {
     let mut found = hashbrown::HashMap::new();
     let mut seen = hashbrown::HashSet::new();
     for &rule in component {
@@ -115,7 +115,7 @@ fn rewritten(
     rule_of: &hashbrown::HashMap<u32, u32>,
     whole: u32,
     fuel: &mut Fuel,
-) -> Result<u32, OutOfFuel> {
+) -> Result<u32, Stop> {
     let start = graph.node();
     // "A whole X_j has been read."
     let read: hashbrown::HashMap<u32, u32> =

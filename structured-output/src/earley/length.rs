@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::graph::{Graph, Label, NO_NODE};
 use crate::lexical::search::DEAD;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// The least that each label reads, calls apart: bytes, and 1 for a token.
 pub(super) type Weights = HashMap<Label, u32>;
@@ -30,7 +30,7 @@ struct Backwards {
 
 impl Backwards {
     /// Those edges that can be read at all.
-    fn new(graph: &Graph, weights: &Weights, fuel: &mut Fuel) -> Result<Self, OutOfFuel> {
+    fn new(graph: &Graph, weights: &Weights, fuel: &mut Fuel) -> Result<Self, Stop> {
         let mut firsts = vec![0; graph.nodes.len() + 1];
         let mut edges: Vec<(Reads, u32, u32)> = Vec::new();
         for (from, node) in (0..).zip(&graph.nodes) {
@@ -72,11 +72,7 @@ impl Backwards {
 
 /// For each node the least that is read from it to the end of its rule; [`DEAD`] where the end
 /// can't be reached.
-pub(super) fn lengths(
-    graph: &Graph,
-    weights: &Weights,
-    fuel: &mut Fuel,
-) -> Result<Vec<u32>, OutOfFuel> {
+pub(super) fn lengths(graph: &Graph, weights: &Weights, fuel: &mut Fuel) -> Result<Vec<u32>, Stop> {
     fuel.burn(graph.nodes.len() as u64)?;
     let before = Backwards::new(graph, weights, fuel)?;
     // Calls wait for their rules: by rule, where each comes from and leads.

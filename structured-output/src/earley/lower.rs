@@ -18,7 +18,7 @@ pub(crate) use folded::{LowerError, NamedToken};
 use operators::regular;
 use terminals::rules_with_terminals;
 
-use super::languages::{Languages, shortest};
+use super::languages::{Languages, ends_anywhere, shortest};
 use super::order::components;
 use crate::grammar_syntax::{Grammar, Node, NodeId, NodeKind, RuleId, TokenSet, Words};
 use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon, product};
@@ -341,8 +341,19 @@ impl Lowering {
                 let (exprs, size) = regular(&[inner], values, "lazy")?;
                 Value::Regular(shortest(lexicon, exprs[0]), size)
             }
-            NodeKind::WithinTokens { inner, max } => {
+            NodeKind::WithinTokens {
+                inner,
+                max,
+                is_checked,
+            } => {
                 let (exprs, _) = regular(&[inner], values, "max_tokens")?;
+                if !is_checked && !ends_anywhere(lexicon, exprs[0]) {
+                    return Err(
+                        "`max_tokens` needs text that may end anywhere, as `/(.|\\n)*/`: of other texts it can't be told \
+                         whether they end in time"
+                            .to_owned(),
+                    );
+                }
                 match max {
                     0 => Value::Regular(EPSILON, 1),
                     max => self.tree(Tree::WithinTokens(exprs[0], max)),

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::context::{AT_END, ContextId, Return};
 use super::parser::{Item, Parser, StateId};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 use crate::pushdown::Machine;
 
 /// Contexts with the one stack of theirs that is the shortest to complete.
@@ -31,7 +31,7 @@ impl Parser {
         machine: &mut Machine,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<StateId, OutOfFuel> {
+    ) -> Result<StateId, Stop> {
         let mut items = Vec::with_capacity(self.items(state).len());
         for at in 0..self.items(state).len() {
             let item = self.items(state)[at];
@@ -40,11 +40,11 @@ impl Parser {
         }
         // Counts that are read for one stack now are mostly one of them, which holds all.
         self.join_counted(machine, &mut items);
-        self.state_of(items, fuel)?.ok_or(OutOfFuel)
+        Ok(self.state_of(items, fuel)?.unwrap_or(state))
     }
 
     /// One stack of a context: at each place the one that is the shortest to complete.
-    fn one_stack(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<ContextId, OutOfFuel> {
+    fn one_stack(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<ContextId, Stop> {
         let mut way = Vec::new();
         let mut at = context;
         let mut narrow = loop {
@@ -64,7 +64,7 @@ impl Parser {
                 ),
             };
             let Some(&place) = returns.iter().min_by_key(|place| length(place)) else {
-                return Err(OutOfFuel);
+                break at;
             };
             way.push((at, place));
             at = place.context;

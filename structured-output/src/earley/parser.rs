@@ -27,7 +27,7 @@ use super::reads::{Reads, Recording};
 use super::to_tags::ToTags;
 use super::token_set::{TokenRuns, TokenSets};
 use super::union::Unions;
-use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Fuel, NO_MARK, OutOfFuel};
+use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Fuel, NO_MARK, Stop};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
 /// So many states are to come soon: tables that grow from nothing do so within masks.
@@ -76,8 +76,6 @@ pub(crate) struct Parser {
     pub(super) entered_bytes: usize,
     /// The most items that a state may have.
     pub(super) max_items: usize,
-    /// Whether a state would have had more since this was last asked.
-    pub(super) too_many_items: bool,
     /// Contexts looked into, while recording.
     pub(super) reads: Reads,
 }
@@ -96,7 +94,7 @@ pub(crate) fn read_to_tag(
     text: ExprId,
     byte: u8,
     fuel: &mut Fuel,
-) -> Result<ReadToTag, OutOfFuel> {
+) -> Result<ReadToTag, Stop> {
     let next = machine.lexicon.derivative_once(text, byte, fuel)?;
     let rest = machine.lexicon.without_mark(next);
     let goes_on = rest != EMPTY && machine.lexicon.is_live(rest, fuel)?;
@@ -126,7 +124,6 @@ impl Parser {
             closures: HashMap::new(),
             entered_bytes: 0,
             max_items,
-            too_many_items: false,
             reads: Reads::default(),
         }
     }
@@ -153,11 +150,6 @@ impl Parser {
         self.ends.len()
     }
 
-    /// Whether the limit on items was why work ended; asking forgets it.
-    pub(crate) fn take_item_excess(&mut self) -> bool {
-        std::mem::take(&mut self.too_many_items)
-    }
-
     /// A state's items, ascending.
     pub(crate) fn items(&self, state: StateId) -> &[Item] {
         let at = state.0 as usize;
@@ -170,14 +162,13 @@ impl Parser {
         self.token_sets.get(set)
     }
 
-    fn intern(&mut self, mut items: Vec<Item>, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
+    fn intern(&mut self, mut items: Vec<Item>, fuel: &mut Fuel) -> Result<StateId, Stop> {
         fuel.burn(1 + items.len() as u64)?;
         let mut reads = Vec::new();
         self.join(&mut items, &mut reads, fuel)?;
         self.note(&reads);
         if items.len() > self.max_items {
-            self.too_many_items = true;
-            return Err(OutOfFuel);
+            return Err(Stop::Items);
         }
         let (all, ends, hasher) = (&self.items, &self.ends, &self.hasher);
         let of = |id: u32| {
@@ -200,7 +191,7 @@ impl Parser {
     }
 
     /// The state at the start of a grammar whose root rule starts at a node.
-    pub(super) fn start(&mut self, root: NodeId, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
+    pub(super) fn start(&mut self, root: NodeId, fuel: &mut Fuel) -> Result<StateId, Stop> {
         let context = self.context_of(Return {
             node: root,
             context: AT_END,
@@ -214,7 +205,7 @@ impl Parser {
         items: &mut Vec<Item>,
         mut ended: Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         ended.sort_unstable();
         ended.dedup();
         match ended[..] {
@@ -234,7 +225,7 @@ impl Parser {
         &mut self,
         items: Vec<Item>,
         fuel: &mut Fuel,
-    ) -> Result<Option<StateId>, OutOfFuel> {
+    ) -> Result<Option<StateId>, Stop> {
         match items.is_empty() {
             true => Ok(None),
             false => self.intern(items, fuel).map(Some),
@@ -248,7 +239,7 @@ impl Parser {
         state: StateId,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<StateId>, OutOfFuel> {
+    ) -> Result<Option<StateId>, Stop> {
         let num_items = self.items(state).len();
         let mut items = Vec::with_capacity(num_items + 8);
         let mut ended = Vec::new();
@@ -289,7 +280,7 @@ impl Parser {
         context: ContextId,
         tag: u16,
         fuel: &mut Fuel,
-    ) -> Result<Vec<ContextId>, OutOfFuel> {
+    ) -> Result<Vec<ContextId>, Stop> {
         let mut reads = vec![context];
         let mut after = Vec::new();
         for Return { node, context } in self.contexts.returns(context).to_vec() {
@@ -308,7 +299,7 @@ impl Parser {
         machine: &mut Machine,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<Option<ByteSet>, OutOfFuel> {
+    ) -> Result<Option<ByteSet>, Stop> {
         let mut all = ByteSet::EMPTY;
         for at in 0..self.items(state).len() {
             let Some(text) = self.items(state)[at].lexeme.text() else {
@@ -328,7 +319,7 @@ impl Parser {
         machine: &mut Machine,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<ByteSet, OutOfFuel> {
+    ) -> Result<ByteSet, Stop> {
         if let Some(known) = self.first_bytes.get(&language) {
             return Ok(*known);
         }
@@ -344,11 +335,7 @@ impl Parser {
 
     /// The state at the end of a token, where tokens are counted. The text that they are counted in
     /// may end anywhere, so what follows it is left.
-    pub(crate) fn end_token(
-        &mut self,
-        state: StateId,
-        fuel: &mut Fuel,
-    ) -> Result<StateId, OutOfFuel> {
+    pub(crate) fn end_token(&mut self, state: StateId, fuel: &mut Fuel) -> Result<StateId, Stop> {
         let is_counted = |item: &Item| matches!(item.lexeme, Lexeme::Counted(..));
         if !self.items(state).iter().any(is_counted) {
             return Ok(state);
@@ -367,7 +354,7 @@ impl Parser {
         state: StateId,
         token_id: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<StateId>, OutOfFuel> {
+    ) -> Result<Option<StateId>, Stop> {
         let mut ended = Vec::new();
         fuel.burn(self.items(state).len() as u64)?;
         for &Item { lexeme, context } in self.items(state) {
@@ -388,7 +375,7 @@ impl Parser {
         a: StateId,
         b: StateId,
         fuel: &mut Fuel,
-    ) -> Result<StateId, OutOfFuel> {
+    ) -> Result<StateId, Stop> {
         let items = [self.items(a), self.items(b)].concat();
         self.intern(items, fuel)
     }
@@ -398,18 +385,14 @@ impl Parser {
         &mut self,
         context: ContextId,
         fuel: &mut Fuel,
-    ) -> Result<Vec<Item>, OutOfFuel> {
+    ) -> Result<Vec<Item>, Stop> {
         let mut items = Vec::new();
         self.enter(context, &mut items, fuel)?;
         Ok(items)
     }
 
     /// The state where a context is entered.
-    pub(super) fn follow(
-        &mut self,
-        context: ContextId,
-        fuel: &mut Fuel,
-    ) -> Result<StateId, OutOfFuel> {
+    pub(super) fn follow(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<StateId, Stop> {
         let mut items = Vec::new();
         self.enter(context, &mut items, fuel)?;
         self.intern(items, fuel)
@@ -478,7 +461,7 @@ impl Parser {
     }
 
     /// A state with one item alone.
-    pub(crate) fn single(&mut self, item: Item, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
+    pub(crate) fn single(&mut self, item: Item, fuel: &mut Fuel) -> Result<StateId, Stop> {
         self.intern(vec![item], fuel)
     }
 

@@ -4,7 +4,7 @@
 use hashbrown::HashMap;
 
 use super::graph::{Graph, Label, NO_NODE, Node};
-use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, Stop, UNBOUNDED};
 
 /// So many languages of a grammar are tried.
 const MAX_TRIED: usize = 8;
@@ -43,7 +43,7 @@ struct Languages {
 const NO_LANGUAGE: u32 = u32::MAX;
 
 impl Languages {
-    fn new(graph: &Graph, fuel: &mut Fuel) -> Result<Self, OutOfFuel> {
+    fn new(graph: &Graph, fuel: &mut Fuel) -> Result<Self, Stop> {
         let mut numbers: HashMap<ExprId, u32> = HashMap::new();
         let mut list = Vec::new();
         let mut of_edges = Vec::new();
@@ -79,7 +79,7 @@ fn repeated_languages(
     languages: &Languages,
     lexicon: &mut Lexicon,
     fuel: &mut Fuel,
-) -> Result<(Vec<Texts>, Vec<u8>), OutOfFuel> {
+) -> Result<(Vec<Texts>, Vec<u8>), Stop> {
     let mut found: Vec<Texts> = Vec::new();
     for &expr in &languages.list {
         for expr in lexicon.alternatives(expr) {
@@ -118,7 +118,7 @@ pub(super) fn texts_read_alone(
     graph: &Graph,
     lexicon: &mut Lexicon,
     fuel: &mut Fuel,
-) -> Result<Vec<Texts>, OutOfFuel> {
+) -> Result<Vec<Texts>, Stop> {
     let languages = Languages::new(graph, fuel)?;
     let (texts, covered) = repeated_languages(&languages, lexicon, fuel)?;
     let mut kept = vec![false; texts.len()];
@@ -168,10 +168,10 @@ fn reads_others(
     graph: &Graph,
     languages: &Languages,
     node: u32,
-    is_held: &mut impl FnMut(u32, bool, &mut Fuel) -> Result<bool, OutOfFuel>,
+    is_held: &mut impl FnMut(u32, bool, &mut Fuel) -> Result<bool, Stop>,
     steps_ahead: &mut u64,
     fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
+) -> Result<bool, Stop> {
     let mut met = vec![node];
     let mut next = 0;
     while let Some(&at) = met.get(next)
@@ -261,7 +261,7 @@ pub(super) fn is_held(
     expr: ExprId,
     texts: Texts,
     fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
+) -> Result<bool, Stop> {
     if expr == texts.star || expr == texts.plus {
         return Ok(true);
     }
@@ -277,7 +277,7 @@ fn look_for_another(
     expr: ExprId,
     texts: Texts,
     fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
+) -> Result<bool, Stop> {
     let mut firsts = ByteSet::EMPTY;
     for (bytes, _) in lexicon.derivatives(texts.star, fuel)? {
         firsts = firsts.union(&bytes);

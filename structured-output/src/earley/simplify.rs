@@ -6,7 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::graph::{Graph, Label, NO_NODE, Node};
 use super::order::components;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// Marks what a walk has seen, and forgets it at once for the next.
 pub(super) struct Seen {
@@ -37,7 +37,7 @@ impl Seen {
 /// Makes one node of all that lead to each other without reading: they read the same. Where the rules
 /// of a left recursion may all be empty, these are most nodes, and to each of them the next step would
 /// give the edges of all others. Nothing may lead to the start of a rule.
-pub(super) fn without_silent_cycles(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+pub(super) fn without_silent_cycles(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), Stop> {
     if graph.nodes.iter().all(|node| node.epsilons.is_empty()) {
         return Ok(());
     }
@@ -77,7 +77,7 @@ pub(super) fn without_silent_cycles(graph: &mut Graph, fuel: &mut Fuel) -> Resul
 
 /// Gives each node the edges of all nodes that it leads to without reading. Nodes to which no other
 /// edges lead are left empty.
-pub(super) fn without_epsilons(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+pub(super) fn without_epsilons(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), Stop> {
     let mut is_entered = vec![false; graph.nodes.len()];
     let starts = graph.starts.iter().filter(|start| **start != NO_NODE);
     let entered = graph.nodes.iter().flat_map(|node| &node.edges);
@@ -121,7 +121,7 @@ pub(super) fn without_epsilons(graph: &mut Graph, fuel: &mut Fuel) -> Result<(),
 
 /// Joins nodes that read the same (Moore 1956), across rules. Gives up where that takes many rounds:
 /// it is a saving and no more.
-pub(super) fn merged(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+pub(super) fn merged(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), Stop> {
     const MAX_ROUNDS: usize = 40;
     let hasher = DefaultHashBuilder::default();
     // Labels by number: they are compared often.
@@ -233,7 +233,7 @@ fn join(graph: &mut Graph, classes: &[u32], num_classes: usize) {
 
 /// For each node whether it is a loop: the rule may end there, and wherever it may end after it, it
 /// is back at the node. Then what is read from the node, twice, is read from it once.
-pub(super) fn loops(graph: &Graph, fuel: &mut Fuel) -> Result<Vec<bool>, OutOfFuel> {
+pub(super) fn loops(graph: &Graph, fuel: &mut Fuel) -> Result<Vec<bool>, Stop> {
     /// Loops of more nodes aren't found.
     const MAX_NODES: usize = 64;
     let mut seen = Seen::new(graph.nodes.len());

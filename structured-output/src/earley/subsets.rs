@@ -6,14 +6,14 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::graph::{Graph, Label, NO_NODE, Node};
 use super::simplify::Seen;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// A table with more room than this is not cleared for the next rule, but made anew.
 const MOST_CLEARED: usize = 1_024;
 
 /// Makes each rule's automaton deterministic over labels (Rabin and Scott 1959). Where that would
 /// take many more nodes, the rule stays as it is.
-pub(super) fn deterministic(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+pub(super) fn deterministic(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), Stop> {
     let mut made = Graph {
         nodes: Vec::with_capacity(graph.nodes.len()),
         starts: vec![NO_NODE; graph.starts.len()],
@@ -157,7 +157,7 @@ impl Subsets {
         max: usize,
         made: &mut Graph,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let first = made.nodes.len() as u32;
         self.round += 1;
         self.members.clear();

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use super::context::{ContextId, Return};
 use super::parser::{Parser, read_to_tag};
 use super::program::{Lexeme, NodeId};
-use crate::lexical::{EMPTY, ExprId, FreeText, Fuel, NO_MARK, OutOfFuel};
+use crate::lexical::{EMPTY, ExprId, FreeText, Fuel, NO_MARK, Stop};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
 /// Least lengths from places in words, with all that their tags lead to, to the end of a rule.
@@ -50,7 +50,7 @@ impl Parser {
         text: ExprId,
         context: ContextId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         if is_beside_text(machine, text) {
             return Ok(u32::MAX);
         }
@@ -78,7 +78,7 @@ impl Parser {
         context: ContextId,
         least: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<u8>, OutOfFuel> {
+    ) -> Result<Option<u8>, Stop> {
         let mut first = None;
         if least == u32::MAX {
             return Ok(None);
@@ -107,7 +107,7 @@ impl Parser {
         text: ExprId,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Result<u32, ExprId>, OutOfFuel> {
+    ) -> Result<Result<u32, ExprId>, Stop> {
         fuel.burn(1)?;
         let read = read_to_tag(machine, text, byte, fuel)?;
         let mut least = u32::MAX;
@@ -132,7 +132,7 @@ impl Parser {
         node: NodeId,
         text: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let mut pending = vec![text];
         'places: while let Some(&at) = pending.last() {
             if self.to_tags.known.contains_key(&(node, at)) {

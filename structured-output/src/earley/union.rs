@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 use super::context::{ContextId, Return};
 use super::parser::Parser;
 use super::reads::FAR;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// So many unions are made for one set of returns. Where unions of what lies below are known one mostly
 /// does; sets that need many have no small automaton, and more of them only makes more of such sets.
@@ -142,7 +142,7 @@ impl Parser {
         returns: &mut Vec<Return>,
         reads: &mut Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         if !has_pair(returns) {
             return Ok(());
         }
@@ -170,7 +170,7 @@ impl Parser {
         contexts: Box<[ContextId]>,
         left: &mut u32,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let mut pending = vec![contexts];
         while let Some(contexts) = pending.last() {
             let returns = contexts

@@ -3,8 +3,6 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::lexical::Bound;
-
 /// No limit but that of each call.
 const UNLIMITED: u64 = u64::MAX;
 
@@ -20,8 +18,8 @@ pub(crate) struct Allowance {
     counts_all_held: bool,
     /// Whether they wait for others at work in memory apart.
     is_patient: bool,
-    /// The bound, if there is one, that a call met.
-    beyond: OnceLock<Bound>,
+    /// The bound, if there is one, that a call met: what is counted, and how much of it there may be.
+    beyond: OnceLock<(&'static str, u64)>,
 }
 
 impl Allowance {
@@ -98,12 +96,12 @@ impl Allowance {
     }
 
     /// The bound that no limit raises and that a call met, if one did.
-    pub(crate) fn beyond(&self) -> Option<Bound> {
+    pub(crate) fn beyond(&self) -> Option<(&'static str, u64)> {
         self.beyond.get().copied()
     }
 
     /// Takes note of such a bound.
-    pub(super) fn note_beyond(&self, bound: Bound) {
+    pub(super) fn note_beyond(&self, bound: (&'static str, u64)) {
         // The first is as good as another.
         let _ = self.beyond.set(bound);
     }

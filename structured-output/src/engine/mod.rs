@@ -11,25 +11,28 @@
 
 mod allowance;
 mod opening;
+mod own_memory;
 mod ready;
 mod run;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::automaton::{Base, Forgotten, GrammarState, TokenAutomaton, TokenStep};
-use crate::compiler::OwnMemory;
+use crate::automaton::{Base, GrammarState, TokenAutomaton, TokenStep};
 use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
-use crate::lexical::{Fuel, OutOfFuel};
-use crate::mask::Mask;
+use crate::lexical::{Fuel, Stop};
+use crate::mask::{Forgotten, Mask};
 use crate::options::{CompilerOptions, Limits, Pause};
 pub(crate) use allowance::Allowance;
+pub(crate) use own_memory::OwnMemory;
 use ready::{Answers, ReadyAnswers};
 pub(crate) use shares::Shares;
+use waiting::Waiting;
 
 /// A generation. `Send + Sync`; grammars and matchers hold it by `Arc`.
 pub(crate) struct Engine {
@@ -47,8 +50,7 @@ pub(crate) struct Engine {
     /// The same of what can be computed again.
     cache_bytes: AtomicUsize,
     ready: ReadyAnswers,
-    /// Matchers that wait for the automaton: compilations let them pass.
-    num_waiting: AtomicUsize,
+    waiting: Waiting,
     is_closed: AtomicBool,
     /// What the generations before the current one hold, all together.
     past_bytes: Arc<AtomicUsize>,
@@ -98,7 +100,7 @@ impl Engine {
             cache_bytes: AtomicUsize::new(automaton.cache_bytes()),
             automaton: Mutex::new(automaton),
             ready: ReadyAnswers::new(shares.ready),
-            num_waiting: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             is_closed: AtomicBool::new(false),
             past_bytes: Arc::default(),
             is_past: AtomicBool::new(false),
@@ -151,21 +153,19 @@ impl Engine {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, before a compilation that waits too.
+    /// Locks the automaton for a matcher. Compilations that wait for it too come later.
     fn lock_before_compilations(&self) -> MutexGuard<'_, TokenAutomaton> {
-        self.num_waiting.fetch_add(1, Ordering::Relaxed);
-        let automaton = self.lock();
-        self.num_waiting.fetch_sub(1, Ordering::Relaxed);
-        automaton
+        match self.try_lock() {
+            Some(automaton) => automaton,
+            None => self.waiting.counted(|| self.lock()),
+        }
     }
 
     /// Sleeps while a matcher waits for the automaton. A lock that is given up and taken again at once
     /// mostly goes to the same thread; without this, a matcher could wait for much of its work.
     pub(crate) fn let_others_pass(&self) {
         self.pause.call();
-        while self.num_waiting.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
-        }
+        self.waiting.sleep_until_none();
     }
 
     /// The automaton, where nobody is at work.
@@ -379,7 +379,7 @@ impl Engine {
         place: GrammarState,
         field: Field<T>,
         allowance: &Allowance,
-        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, Stop>,
     ) -> Result<T, MatcherError> {
         self.check_open()?;
         if let Some(known) = self.ready.of(place, field.of) {
@@ -390,6 +390,11 @@ impl Engine {
             self.ready
                 .note(place, |known| *(field.of_mut)(known) = Some(answer));
         })
+    }
+
+    /// The most items that a state of a parser may have.
+    pub(crate) fn max_items(&self) -> usize {
+        self.limits.max_items
     }
 
     /// Its grammars need more states than there is room for.

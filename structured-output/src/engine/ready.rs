@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::automaton::{Forgotten, GrammarState, State};
+use crate::automaton::{GrammarState, State};
 use crate::lexical::ExprId;
-use crate::mask::Mask;
+use crate::mask::{Forgotten, Mask};
 
 /// Tables, each under a lock of its own: threads seldom meet at one.
 const SHARDS: usize = 32;

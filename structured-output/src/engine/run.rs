@@ -3,14 +3,14 @@
 use super::{Allowance, Engine};
 use crate::automaton::TokenAutomaton;
 use crate::error::MatcherError;
-use crate::lexical::{Bound, Fuel, Lack, OutOfFuel};
+use crate::lexical::{Fuel, Lack, Stop};
 
 impl Engine {
     /// Does a matcher's work within its limits.
     pub(crate) fn run<T>(
         &self,
         allowance: &Allowance,
-        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, Stop>,
     ) -> Result<T, MatcherError> {
         self.check_open()?;
         self.run_and_note(allowance, work, |_| ())
@@ -27,7 +27,7 @@ impl Engine {
     pub(super) fn run_and_note<T>(
         &self,
         allowance: &Allowance,
-        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, Stop>,
         note: impl FnOnce(&T),
     ) -> Result<T, MatcherError> {
         let max_steps = self.limits.max_mask_steps.min(allowance.max_call_steps());
@@ -50,32 +50,30 @@ impl Engine {
         fuel.limit_thread_bytes(held_bytes.min(self.max_call_bytes));
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());
-        if let Some(bound) = fuel.beyond() {
-            allowance.note_beyond(bound);
+        let stop = answer.as_ref().err().copied();
+        if let Some(Stop::Bound(bound)) = stop {
+            allowance.note_beyond((bound.what(), bound.max() as u64));
         }
         // Counted once for all that asks: a sum over dozens of tables.
         let after = automaton.state_bytes();
         let cached = automaton.cache_bytes();
         self.store_bytes(after, cached + automaton.forgotten_bytes());
         // What was freed since was held too.
-        let was_bound = match fuel.lacks() {
-            Some(Lack::States) => allowed_bytes < max_bytes,
-            Some(Lack::Thread) => held_bytes <= self.max_call_bytes,
-            None => false,
+        let was_bound = match stop {
+            Some(Stop::Bytes(Lack::States)) => allowed_bytes < max_bytes,
+            Some(Stop::Bytes(Lack::Thread)) => held_bytes <= self.max_call_bytes,
+            _ => false,
         };
-        if fuel.lacks() == Some(Lack::Thread) && !was_bound {
+        if stop == Some(Stop::Bytes(Lack::Thread)) && !was_bound {
             // Tables that grow are made anew, by whoever comes then. A compilation looks whether that was it; a
             // matcher goes on in other memory, and ends where that is no help.
-            allowance.note_beyond(Bound {
-                what: "max_mask_bytes",
-                max: self.max_call_bytes as u64,
-            });
+            allowance.note_beyond(("max_mask_bytes", self.max_call_bytes as u64));
         }
         allowance.spend_bytes(match was_bound {
             true => usize::MAX,
             false => after.saturating_sub(before),
         });
-        if automaton.take_item_excess() {
+        if stop == Some(Stop::Items) {
             return Err(MatcherError::ItemsExhausted {
                 max: self.limits.max_items,
             });
@@ -86,7 +84,7 @@ impl Engine {
             automaton.drop_later(forgotten);
         }
         automaton.drop_some_forgotten(self.shares.masks);
-        if answer.is_err() && was_bound {
+        if was_bound {
             return Err(MatcherError::BytesExhausted {
                 max: allowance.max_bytes(),
             });
@@ -96,12 +94,12 @@ impl Engine {
             return Err(self.exhausted());
         }
         // Who goes on among states that are there already disturbs nobody.
-        if answer.is_err() && fuel.lacks().is_some()
+        if matches!(stop, Some(Stop::Bytes(_)))
             || after > before && after > self.shares.states_at_most
         {
             return Err(self.exhausted());
         }
-        let answer = answer.map_err(|OutOfFuel| match granted < max_steps {
+        let answer = answer.map_err(|_| match granted < max_steps {
             true => MatcherError::AllowanceSpent,
             false => MatcherError::StepsExhausted { max: max_steps },
         })?;

@@ -1,7 +1,5 @@
 //! What is known and what is apart waits for nobody.
 
-use std::sync::atomic::Ordering;
-
 use crate::{
     CancelFlag, CompilerOptions, GrammarCompiler, GrammarMatcher, GrammarSpecification,
     MatcherError, TokenizerInfo,
@@ -79,7 +77,7 @@ fn nobody_who_may_not_waits_for_work_in_memory_apart() {
     patient.set_patient_allowance(0);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| patient.next_token_mask().unwrap_err());
-        while grammar.engine().num_waiting.load(Ordering::Relaxed) == 0 {
+        while *grammar.engine().waiting.count() == 0 {
             std::thread::yield_now();
         }
         drop(working);
@@ -88,6 +86,49 @@ fn nobody_who_may_not_waits_for_work_in_memory_apart() {
     patient.set_patient_allowance(1_000);
     assert!(patient.next_token_mask().is_ok());
     assert!(matcher.next_token_mask().is_ok());
+}
+
+/// A compilation that lets a matcher go first takes no processor meanwhile.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_compilation_sleeps_while_a_matcher_waits() {
+    let vocab = [b"a".to_vec(), b"b".to_vec(), b"<eos>".to_vec()];
+    let info = TokenizerInfo::new(&vocab, 3, &[2], &[2]).unwrap();
+    let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+    let grammar = compiler.compile_regex("a{1,3}b|b").unwrap();
+    let engine = grammar.engine();
+    engine.try_clear_caches();
+    let working = engine.lock();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| GrammarMatcher::new(&grammar).next_token_mask().unwrap());
+        while *engine.waiting.count() == 0 {
+            std::thread::yield_now();
+        }
+        let compiling = scope.spawn(move || {
+            tell.send(std::fs::read_link("/proc/thread-self").unwrap())
+                .unwrap();
+            engine.let_others_pass();
+        });
+        let stat = std::path::Path::new("/proc")
+            .join(told.recv().unwrap())
+            .join("stat");
+        let mut num_asleep = 0;
+        for _ in 0..5_000 {
+            // The state follows the name, which stands in parentheses.
+            let stat = std::fs::read_to_string(&stat).unwrap();
+            let is_asleep = stat.rsplit(')').next().unwrap().starts_with(" S");
+            num_asleep = if is_asleep { num_asleep + 1 } else { 0 };
+            if num_asleep == 20 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(num_asleep, 20, "it spins");
+        assert!(!compiling.is_finished(), "a matcher waits still");
+        drop(working);
+        compiling.join().unwrap();
+    });
 }
 
 #[test]

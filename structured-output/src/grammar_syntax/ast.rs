@@ -97,6 +97,8 @@ pub(crate) enum NodeKind {
     WithinTokens {
         inner: NodeId,
         max: u32,
+        /// Whether it is known that every beginning is such text.
+        is_checked: bool,
     },
     /// One token of a set.
     Tokens(TokenSet),
@@ -112,6 +114,9 @@ pub(crate) struct EmbeddedSchema {
     pub(crate) text: Box<str>,
     /// Whether members come in any order.
     pub(crate) any_order: bool,
+    /// At most so many signs of white space wherever JSON may have some (`lexical::UNBOUNDED` for any number); `None`
+    /// for what is usually printed.
+    pub(crate) max_whitespace: Option<u32>,
     /// Where it stands in a structural tag.
     pub(crate) place: Option<SchemaPlace>,
 }

@@ -195,9 +195,14 @@ impl<'a> Parser<'a, '_> {
                     "`max_tokens` needs a rule that is any number of characters, as `[^]*`",
                 ));
             }
-            body = self
-                .rule
-                .push(offset, NodeKind::WithinTokens { inner: body, max });
+            body = self.rule.push(
+                offset,
+                NodeKind::WithinTokens {
+                    inner: body,
+                    max,
+                    is_checked: true,
+                },
+            );
         }
         let nodes = std::mem::take(&mut self.rule).finish(body);
         self.grammar.rules[rule].offset = offset;

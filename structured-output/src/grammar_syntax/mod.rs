@@ -44,7 +44,7 @@ pub(crate) use ast::{
     SyntaxLimits, TokenSet,
 };
 pub(crate) use ebnf::parse as parse_ebnf;
-pub(crate) use lark::parse as parse_lark;
+pub(crate) use lark::{common_terminal, parse as parse_lark};
 pub(crate) use structural_tag::{TagError, parse as parse_structural_tag};
 pub(crate) use substring::Substrings;
 pub(crate) use words::Words;

@@ -14,7 +14,6 @@
 
 mod alphabet;
 mod cached;
-mod labels;
 mod trie;
 
 use std::path::Path;
@@ -24,7 +23,6 @@ use crate::TokenizerInfo;
 use crate::lexical::{ByteSet, TURNING_BYTES};
 use cached::CacheFile;
 
-pub(crate) use labels::{Labels, Others};
 pub(crate) use trie::{ROOT, Trie};
 
 /// Everything that is computed from the vocabulary alone. Immutable.
@@ -232,6 +230,17 @@ impl TokenizerIndex {
             bytes.iter().all(|&byte| single.contains(byte))
         });
         is_closed.then_some(single)
+    }
+
+    /// The bytes that occur in tokens.
+    pub(crate) fn written_bytes(&self) -> ByteSet {
+        let mut written = ByteSet::EMPTY;
+        for &token in self.byte_trie().tokens() {
+            for &byte in self.info.token_bytes(token) {
+                written.insert(byte);
+            }
+        }
+        written
     }
 
     /// Bytes of memory held, the vocabulary included.

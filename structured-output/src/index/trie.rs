@@ -2,7 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use super::labels::{CONTINUATION, Labels, characters_from};
+use crate::lexical::{CONTINUATION, Labels, characters_from};
 
 /// A trie whose edges are labelled with classes of bytes, or with bytes. Tokens that are the same
 /// word of labels lie together.
@@ -345,9 +345,9 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::labels::Others;
     use super::*;
     use crate::lexical::ByteSet;
+    use crate::lexical::Others;
 
     /// Every node's word with its own tokens and all those below, by walking from the root.
     fn words(trie: &Trie) -> Vec<(Vec<u8>, Vec<u32>, Vec<u32>)> {

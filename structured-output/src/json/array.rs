@@ -9,7 +9,7 @@ use super::formula::{FALSE, FormulaId};
 use super::live::DEAD;
 use super::node::NodeId;
 use super::programs::{ArrayId, GoalsId, Programs};
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// The next item of an array.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         array: ArrayId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<Items>>, OutOfFuel> {
+    ) -> Result<Option<Arc<Items>>, Stop> {
         if let Some(known) = self.items_of.get(&array) {
             return Ok(known.clone());
         }

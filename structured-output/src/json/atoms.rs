@@ -10,7 +10,7 @@
 use super::node::NodeId;
 use super::programs::Programs;
 use super::relation::Relation;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// Some values.
 pub(super) struct Atom {
@@ -28,7 +28,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         nodes: &[NodeId],
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<Atom>>, OutOfFuel> {
+    ) -> Result<Option<Vec<Atom>>, Stop> {
         let max = 2 * nodes.len() + 8;
         let mut atoms: Vec<Atom> = Vec::new();
         for (number, &node) in (0_u32..).zip(nodes) {

@@ -18,7 +18,7 @@ use super::node::{ANYTHING, NOTHING, Node, NodeId, OPERANDS_PER_STEP};
 use super::object::ObjectAt;
 use super::plan::spelled;
 use super::programs::Programs;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// More variables than that are not looked at.
 const MAX_VARIABLES: usize = 20_000;
@@ -78,7 +78,7 @@ impl Programs {
         at: ObjectAt,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<End, OutOfFuel> {
+    ) -> Result<End, Stop> {
         // First without what isn't known here.
         for with_others in [false, true] {
             let Some(mut choice) = self.choice_of(at, formula, fuel)? else {
@@ -104,7 +104,7 @@ impl Programs {
         at: ObjectAt,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Choice>, OutOfFuel> {
+    ) -> Result<Option<Choice>, Stop> {
         let mut choice = Choice {
             at,
             clauses: Clauses::new(),
@@ -151,12 +151,7 @@ impl Programs {
     }
 
     /// Adds a formula that is to hold. Recursion is bounded by the depth of formulas.
-    fn add_holding(
-        &self,
-        id: FormulaId,
-        choice: &mut Choice,
-        fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    fn add_holding(&self, id: FormulaId, choice: &mut Choice, fuel: &mut Fuel) -> Result<(), Stop> {
         match self.logic.formula(id) {
             Formula::All(list) => {
                 fuel.burn(1 + list.len() as u64 / OPERANDS_PER_STEP)?;
@@ -181,18 +176,13 @@ impl Programs {
         list: &[FormulaId],
         choice: &mut Choice,
         fuel: &mut Fuel,
-    ) -> Result<Vec<Literal>, OutOfFuel> {
+    ) -> Result<Vec<Literal>, Stop> {
         fuel.burn(1 + list.len() as u64 / OPERANDS_PER_STEP)?;
         list.iter().map(|&id| self.part(id, choice, fuel)).collect()
     }
 
     /// What is to hold where a part of the formula is.
-    fn part(
-        &self,
-        id: FormulaId,
-        choice: &mut Choice,
-        fuel: &mut Fuel,
-    ) -> Result<Literal, OutOfFuel> {
+    fn part(&self, id: FormulaId, choice: &mut Choice, fuel: &mut Fuel) -> Result<Literal, Stop> {
         if let Some(&known) = choice.parts.get(&id) {
             return Ok(known);
         }
@@ -267,7 +257,7 @@ impl Programs {
     }
 
     /// Adds what may be why assertions about members fail: the value of a name's, or a key without a name.
-    fn add_witnesses(&self, choice: &mut Choice, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    fn add_witnesses(&self, choice: &mut Choice, fuel: &mut Fuel) -> Result<(), Stop> {
         let plan = self.plan(choice.at.plan);
         for (node, fails) in choice.failing.clone() {
             let Some(values) = plan.values(node) else {
@@ -305,7 +295,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         mut choice: Choice,
         fuel: &mut Fuel,
-    ) -> Result<End, OutOfFuel> {
+    ) -> Result<End, Stop> {
         let mut names: Vec<(u32, Literal)> = choice
             .names
             .iter()
@@ -374,7 +364,7 @@ impl Programs {
         name: u32,
         choice: &Choice,
         fuel: &mut Fuel,
-    ) -> Result<Vec<(NodeId, Literal)>, OutOfFuel> {
+    ) -> Result<Vec<(NodeId, Literal)>, Stop> {
         let operands = choice.holding.len() + choice.witnesses.len();
         fuel.burn(1 + operands as u64 / OPERANDS_PER_STEP)?;
         let holds = |literal: Literal| choice.clauses.holds(literal) == Some(true);
@@ -407,7 +397,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         mut said: Vec<(NodeId, Literal)>,
         fuel: &mut Fuel,
-    ) -> Result<Member, OutOfFuel> {
+    ) -> Result<Member, Stop> {
         let mut nodes: Vec<NodeId> = said.iter().map(|said| said.0).collect();
         let value = self.logic.nodes.all_of(&nodes);
         match self.sure_cost(lexicon, value, fuel)? {

@@ -4,7 +4,7 @@
 //! Takes the same steps each time: nothing in it is random. Variables are tried as false first, so that
 //! little is true in what it finds.
 
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// Literals that are looked at and take one step.
 const LITERALS_PER_STEP: u64 = 8;
@@ -142,7 +142,7 @@ impl Clauses {
 
     /// Finds values under which all clauses are met, a variable false where that does it; false where there
     /// are none.
-    pub(super) fn solve(&mut self, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    pub(super) fn solve(&mut self, fuel: &mut Fuel) -> Result<bool, Stop> {
         self.take_back(0);
         let (mut conflicts, mut restart) = (0_u64, FIRST_RESTART);
         while !self.is_contradicted {

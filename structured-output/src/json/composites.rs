@@ -14,7 +14,7 @@ use super::programs::Programs;
 use super::value::unquote;
 use super::values::Listed;
 use crate::held::{allocated, with_room};
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// So many values of a way are varied, the others are the same.
 const MAX_VARIED: usize = 8;
@@ -36,7 +36,7 @@ impl Programs {
         node: NodeId,
         count: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<Vec<u8>>, OutOfFuel> {
+    ) -> Result<Vec<Vec<u8>>, Stop> {
         let mut texts = Vec::new();
         self.add_objects(lexicon, node, count, &mut texts, fuel)?;
         self.add_arrays(lexicon, node, count, &mut texts, fuel)?;
@@ -65,7 +65,7 @@ impl Programs {
         count: usize,
         texts: &mut Vec<Vec<u8>>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let object = self.shape(lexicon, node, fuel)?.object;
         if object == FALSE {
             return Ok(());
@@ -102,7 +102,7 @@ impl Programs {
         count: usize,
         texts: &mut Vec<Vec<u8>>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let object = self.shape(lexicon, node, fuel)?.object;
         if object == FALSE {
             return Ok(());
@@ -141,7 +141,7 @@ impl Programs {
         count: usize,
         texts: &mut Vec<Vec<u8>>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let array = self.shape(lexicon, node, fuel)?.array;
         for formula in self.choices(array) {
             if texts.len() >= count {
@@ -175,7 +175,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         mut formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<NodeId>>, OutOfFuel> {
+    ) -> Result<Option<Vec<NodeId>>, Stop> {
         if formula == FALSE || self.array_cost(lexicon, formula, fuel)? == DEAD {
             return Ok(None);
         }
@@ -211,7 +211,7 @@ impl Programs {
         count: usize,
         texts: &mut Vec<Vec<u8>>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let mut lists: Vec<Vec<Listed>> = Vec::with_capacity(way.len());
         for (at, &(_, value)) in way.iter().enumerate() {
             let wanted = match at < MAX_VARIED {

@@ -9,7 +9,7 @@ use super::node::{ANYTHING, Node, NodeId};
 use super::programs::Programs;
 use super::relation::Relation;
 use super::shape::{NONE, Spellings};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 /// So many conditions on one value that overlap are not split into their parts.
 const MANY_CONDITIONS: usize = 6;
@@ -30,7 +30,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formulas: &[FormulaId],
         fuel: &mut Fuel,
-    ) -> Result<Option<NodeId>, OutOfFuel> {
+    ) -> Result<Option<NodeId>, Stop> {
         let &[formula] = formulas else {
             return Ok(None);
         };
@@ -68,7 +68,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<(NodeId, FormulaId)>>, OutOfFuel> {
+    ) -> Result<Option<Vec<(NodeId, FormulaId)>>, Stop> {
         let alternatives = match self.logic.formula(formula) {
             Formula::Any(list) if list.len() >= MANY_CONSTANTS => list.clone(),
             _ => return Ok(None),
@@ -157,7 +157,7 @@ impl Programs {
         formulas: &[FormulaId],
         truths: &mut HashMap<NodeId, bool>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         for condition in self.logic.values(formulas, fuel)? {
             fuel.burn(1)?;
             if truths.contains_key(&condition) {
@@ -236,7 +236,7 @@ impl Programs {
         formulas: &[FormulaId],
         truths: &HashMap<NodeId, bool>,
         fuel: &mut Fuel,
-    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+    ) -> Result<Vec<FormulaId>, Stop> {
         let mut known = HashMap::new();
         let mut rest = Vec::with_capacity(formulas.len());
         for &formula in formulas {

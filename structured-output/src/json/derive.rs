@@ -5,11 +5,12 @@
 //! the derivative by those.
 
 use super::facts::bit_of;
-use super::formula::{FALSE, Formula, FormulaId, MAX_DEPTH, TRUE};
+use super::formula::{FALSE, Formula, FormulaId, TRUE};
 use super::node::{ANYTHING, Node, NodeId};
 use super::plan::PlanId;
 use super::programs::Programs;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::bound::Bound;
+use crate::lexical::{Fuel, Stop};
 
 /// A look-up among what was derived takes as long as so many operands.
 const LOOK_UP: usize = 4;
@@ -32,7 +33,7 @@ impl Programs {
         formula: FormulaId,
         event: Event,
         fuel: &mut Fuel,
-    ) -> Result<FormulaId, OutOfFuel> {
+    ) -> Result<FormulaId, Stop> {
         if !self.is_concerned(formula, event) {
             return Ok(formula);
         }
@@ -92,10 +93,7 @@ impl Programs {
             Formula::Value(_) => formula,
         };
         if self.logic.take_too_deep() {
-            return Err(fuel.exhaust(
-                "conditions within each other on one value",
-                u64::from(MAX_DEPTH),
-            ));
+            return Err(fuel.exhaust(Bound::Conditions));
         }
         self.derived.insert((formula, event), derived);
         Ok(derived)
@@ -119,7 +117,7 @@ impl Programs {
         formulas: &[FormulaId],
         event: Event,
         fuel: &mut Fuel,
-    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+    ) -> Result<Vec<FormulaId>, Stop> {
         let mut derived = Vec::with_capacity(formulas.len());
         for &formula in formulas {
             derived.push(self.derive(formula, event, fuel)?);

@@ -13,14 +13,9 @@ use super::node::{NodeId, OPERANDS_PER_STEP};
 use super::programs::Programs;
 use super::shape::NONE;
 use super::values::ValueId;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::bound::Bound;
+use crate::lexical::{Fuel, Lexicon, Stop};
 
-/// So many distinct items are counted that an array still needs. One that needs more is refused: the items
-/// that it has take memory of the states, which is used up before.
-const MAX_PLACES: usize = 2_000;
-/// Bytes of the shortest texts of items still needed that can only be arrays or objects, which take more of
-/// it: 30 objects of five strings were served, and 45 of three, and 100 of an integer.
-const MAX_COMPOSITE_BYTES: usize = 1_000;
 /// Each counts as this many at least.
 const LEAST_BYTES: usize = 10;
 
@@ -91,7 +86,7 @@ impl Programs {
         formula: FormulaId,
         set: SetId,
         fuel: &mut Fuel,
-    ) -> Result<Ending, OutOfFuel> {
+    ) -> Result<Ending, Stop> {
         let Some((needed, is_only)) = self.places_to_fill(lexicon, formula, fuel)? else {
             return Ok(Ending::Never);
         };
@@ -102,12 +97,10 @@ impl Programs {
         let mut groups: Vec<Places> = Vec::new();
         let mut by_node: HashMap<NodeId, usize> = HashMap::new();
         let mut next = 0;
-        if num_places > MAX_PLACES {
+        if num_places > Bound::DistinctPlaces.max() {
             return match is_only && self.has_too_few(lexicon, &needed, &taken, fuel)? {
                 true => Ok(Ending::Never),
-                false => {
-                    Err(fuel.exhaust("items still needed that must differ", MAX_PLACES as u64))
-                }
+                false => Err(fuel.exhaust(Bound::DistinctPlaces)),
             };
         }
         let mut num_bytes = 0_usize;
@@ -118,9 +111,8 @@ impl Programs {
                 num_bytes = num_bytes.saturating_add(cost.max(LEAST_BYTES) * times as usize);
             }
         }
-        if num_bytes > MAX_COMPOSITE_BYTES {
-            let what = "bytes of arrays or objects still needed that must differ";
-            return Err(fuel.exhaust(what, MAX_COMPOSITE_BYTES as u64));
+        if num_bytes > Bound::DistinctBytes.max() {
+            return Err(fuel.exhaust(Bound::DistinctBytes));
         }
         for (node, times) in needed {
             let places = next..next + times as usize;
@@ -184,7 +176,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<(Vec<(NodeId, u32)>, bool)>, OutOfFuel> {
+    ) -> Result<Option<(Vec<(NodeId, u32)>, bool)>, Stop> {
         if formula == FALSE {
             return Ok(None);
         }
@@ -229,11 +221,7 @@ impl Programs {
     }
 
     /// The values of the items so far. `None` where one of them can't be told.
-    fn values_taken(
-        &self,
-        set: SetId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<HashSet<ValueId>>, OutOfFuel> {
+    fn values_taken(&self, set: SetId, fuel: &mut Fuel) -> Result<Option<HashSet<ValueId>>, Stop> {
         let items = self.logic.set(set);
         fuel.burn(items.len() as u64 / OPERANDS_PER_STEP)?;
         let values = items.iter().map(|&item| self.values.of_constant(item));
@@ -247,9 +235,9 @@ impl Programs {
         needed: &[(NodeId, u32)],
         taken: &HashSet<ValueId>,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         for &(node, times) in needed {
-            let left = self.values_left(lexicon, node, taken, MAX_PLACES, fuel)?;
+            let left = self.values_left(lexicon, node, taken, Bound::DistinctPlaces.max(), fuel)?;
             if left.len() < times as usize && self.values.are_all(node) {
                 return Ok(true);
             }
@@ -265,7 +253,7 @@ impl Programs {
         taken: &HashSet<ValueId>,
         num_places: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<usize>, OutOfFuel> {
+    ) -> Result<Vec<usize>, Stop> {
         let enough = num_places + 1;
         self.list_values(lexicon, node, taken.len() + enough, fuel)?;
         let listed = self.values.of(node);
@@ -281,7 +269,7 @@ impl Programs {
         &self,
         groups: &[&Places],
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<(usize, (NodeId, usize))>>, OutOfFuel> {
+    ) -> Result<Option<Vec<(usize, (NodeId, usize))>>, Stop> {
         if groups
             .iter()
             .any(|group| group.left.len() < group.places.len())
@@ -321,7 +309,7 @@ impl Programs {
         start: (usize, usize),
         owners: &mut HashMap<ValueId, (usize, usize, usize)>,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         // By value that was reached, the place that wants it, the number there, and the value which that
         // place has now.
         type Step = (usize, usize, usize, Option<ValueId>);

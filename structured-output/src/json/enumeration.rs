@@ -73,6 +73,7 @@ mod tests {
 
     use super::super::testing::accepts;
     use super::*;
+    use crate::lexical::Fuel;
 
     /// What the languages of single values accept, of some texts.
     fn same(
@@ -121,6 +122,16 @@ mod tests {
                 .filter(|number| serde_json::from_str::<f64>(number).is_ok() && is_plain(number))
                 .collect();
             let single: Vec<ExprId> = plain.iter().map(|one| lexicon.json_number_value(one).unwrap()).collect();
+            // Alternatives of one number have no text in common.
+            for &number in &single {
+                let parts = lexicon.alternatives(number);
+                for (at, &one) in parts.iter().enumerate() {
+                    for &other in &parts[..at] {
+                        let both = lexicon.and(&[one, other]);
+                        prop_assert!(!lexicon.is_live(both, &mut Fuel::new(10_000)).unwrap());
+                    }
+                }
+            }
             let tree = lexicon.json_numbers(plain);
             let mut texts = Vec::new();
             for number in numbers {

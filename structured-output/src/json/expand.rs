@@ -1,18 +1,19 @@
 //! What may come at a frame: its lexemes, each ended by a mark.
 
+use super::action::Expansion;
 use super::formula::{FALSE, FormulaId};
 use super::frame::{Frame, Place};
 use super::live::DEAD;
 use super::mark::{
-    CLOSE, COMMA, FIRST_KEY, MAX_GOALS, OPEN_ARRAY, OPEN_OBJECT, SCALAR, close_mark, scalar_mark,
+    CLOSE, COMMA, FIRST_KEY, OPEN_ARRAY, OPEN_OBJECT, SCALAR, close_mark, scalar_mark,
 };
 use super::node::Kinds;
 use super::object::ObjectId;
 use super::programs::{GoalsId, Programs};
 use super::shape::Spellings;
 use super::style::StyleId;
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
-use crate::pushdown::Expansion;
+use crate::bound::Bound;
+use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, Stop};
 
 impl Programs {
     /// The lexemes of a frame.
@@ -21,7 +22,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         frame: &Frame,
         fuel: &mut Fuel,
-    ) -> Result<Expansion, OutOfFuel> {
+    ) -> Result<Expansion, Stop> {
         let keeps_item = self.is_within_item(frame);
         let plain = |entry| Expansion {
             entry,
@@ -107,7 +108,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         frame: &Frame,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let num_names = self.plan(self.at(frame).plan).num_names();
         match self.next_keys(lexicon, frame, 1, fuel)?.first() {
             None => return Ok(false),
@@ -128,7 +129,7 @@ impl Programs {
         frame: &Frame,
         keys: &[u32],
         fuel: &mut Fuel,
-    ) -> Result<ExprId, OutOfFuel> {
+    ) -> Result<ExprId, Stop> {
         let Frame::Object { style, .. } = *frame else {
             return Ok(EMPTY);
         };
@@ -179,9 +180,12 @@ impl Programs {
     ) -> ExprId {
         match place {
             Place::Comma => another,
-            Place::Start => lexicon.or(&[another, close]),
+            Place::Start => {
+                let another = lexicon.concat(self.style(style).spacing.first, another);
+                lexicon.or(&[another, close])
+            }
             Place::Item | Place::Next => {
-                let close = lexicon.concat(self.style(style).spacing.inner, close);
+                let close = lexicon.concat(self.style(style).spacing.close, close);
                 lexicon.or(&[another, close])
             }
         }
@@ -206,14 +210,14 @@ impl Programs {
         goals: GoalsId,
         style: StyleId,
         fuel: &mut Fuel,
-    ) -> Result<ExprId, OutOfFuel> {
+    ) -> Result<ExprId, Stop> {
         let inner = self.style(style).spacing.inner;
         if let Some(&known) = self.value_lexemes.get(&(goals, inner)) {
             return Ok(known);
         }
         let nodes = self.goals.get(goals.0).clone();
-        if nodes.len() > MAX_GOALS {
-            return Err(fuel.exhaust("values told apart by what follows them", MAX_GOALS as u64));
+        if nodes.len() > Bound::Goals.max() {
+            return Err(fuel.exhaust(Bound::Goals));
         }
         let texts = self.texts(lexicon);
         let mut ways = Vec::new();

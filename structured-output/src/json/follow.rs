@@ -1,5 +1,6 @@
 //! What follows a frame's lexeme, by the mark that ended it.
 
+use super::action::Action;
 use super::formula::FALSE;
 use super::frame::{Frame, Place};
 use super::live::DEAD;
@@ -10,8 +11,7 @@ use super::seen::NOTHING_SEEN;
 use super::style::StyleId;
 use super::unique::last_item;
 use super::value::unquote;
-use crate::lexical::{EPSILON, Fuel, Lexicon, OutOfFuel};
-use crate::pushdown::Action;
+use crate::lexical::{EPSILON, Fuel, Lexicon, Stop};
 
 impl Programs {
     /// What follows a mark of a frame.
@@ -21,7 +21,7 @@ impl Programs {
         frame: &Frame,
         mark: u16,
         fuel: &mut Fuel,
-    ) -> Result<Action, OutOfFuel> {
+    ) -> Result<Action, Stop> {
         let verdict = |goal: u16| Action::Verdict(u32::from(goal));
         Ok(match *frame {
             Frame::End { .. } | Frame::Pending { .. } => verdict(0),
@@ -65,10 +65,11 @@ impl Programs {
                     let below = self.joined(frames);
                     let formulas = self.arrays.get(array.0);
                     let unique = formulas.iter().any(|&id| self.logic.facts(id).has_unique);
+                    let inside = self.inside(lexicon, style);
                     let inner = if unique {
-                        self.item_style(style)
+                        self.item_style(inside)
                     } else {
-                        style
+                        inside
                     };
                     let value = self.opened(lexicon, items.goals, mark, inner, fuel)?;
                     Action::Replace([Some(below), Some(value)])
@@ -86,6 +87,7 @@ impl Programs {
                 };
                 let Members { goals, next, style } = member;
                 let below = self.joined(next);
+                let style = self.inside(lexicon, style);
                 let value = match self.style(style).spacing.after_colon {
                     EPSILON => Frame::Value { goals, style },
                     _ => Frame::Colon { goals, style },
@@ -117,7 +119,7 @@ impl Programs {
         mark: u16,
         style: StyleId,
         fuel: &mut Fuel,
-    ) -> Result<Frame, OutOfFuel> {
+    ) -> Result<Frame, Stop> {
         let nodes = self.goals.get(goals.0).clone();
         let mut rest = Vec::with_capacity(nodes.len());
         for &node in &nodes {
@@ -151,6 +153,15 @@ impl Programs {
             count: 0,
             style,
         })
+    }
+
+    /// The style of the values in an array or object of a style.
+    fn inside(&mut self, lexicon: &mut Lexicon, style: StyleId) -> StyleId {
+        let own = self.style(style);
+        match own.indent {
+            Some(_) => StyleId(self.styles.intern(own.inside(lexicon), 0).0),
+            None => style,
+        }
     }
 
     /// A style, within an item of an array of distinct items.
@@ -209,7 +220,7 @@ impl Programs {
         frame: Frame,
         text: &[u8],
         fuel: &mut Fuel,
-    ) -> Result<Frame, OutOfFuel> {
+    ) -> Result<Frame, Stop> {
         let Frame::Array { array, style, .. } = frame else {
             return Ok(frame);
         };

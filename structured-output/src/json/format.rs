@@ -7,8 +7,8 @@
 use std::fmt::Write;
 
 use super::format_regex::regex_pattern;
-use crate::lexical::{ExprId, Lexicon, UNBOUNDED};
-use crate::regex::{self, Ast, Chars, Dialect, RegexLimits};
+use crate::lexical::{Chars, ExprId, Lexicon, UNBOUNDED};
+use crate::regex::{self, Ast, Dialect, RegexLimits};
 
 /// Patterns of this file are within these.
 const LIMITS: RegexLimits = RegexLimits {

@@ -10,8 +10,9 @@ use hashbrown::{HashMap, HashSet};
 
 use super::facts::Facts;
 use super::node::{ANYTHING, NOTHING, Node, NodeId, Nodes, OPERANDS_PER_STEP};
+use crate::bound::Bound;
 use crate::held::{allocated, shared, with_room};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// An interned formula.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -22,8 +23,6 @@ pub(super) const TRUE: FormulaId = FormulaId(0);
 /// Any of nothing.
 pub(super) const FALSE: FormulaId = FormulaId(1);
 
-/// Formulas in formulas at most this deep, so that recursion over them is bounded.
-pub(super) const MAX_DEPTH: u16 = 200;
 /// Operands of formulas that are made anew and are as much work as one step: each is looked up and hashed.
 const OPERANDS_A_STEP: u64 = 4;
 
@@ -75,7 +74,7 @@ impl Logic {
     }
 
     /// Takes the steps of the formulas and nodes that were made since this was called last.
-    pub(super) fn charge(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    pub(super) fn charge(&mut self, fuel: &mut Fuel) -> Result<(), Stop> {
         let steps = self.work / OPERANDS_A_STEP;
         self.work %= OPERANDS_A_STEP;
         fuel.burn(steps)?;
@@ -105,7 +104,7 @@ impl Logic {
             return known;
         }
         let facts = self.facts_of(&formula);
-        if facts.depth > MAX_DEPTH {
+        if usize::from(facts.depth) > Bound::Conditions.max() {
             self.too_deep = true;
             return FALSE;
         }
@@ -379,11 +378,7 @@ impl Logic {
     }
 
     /// The conditions of formulas on the next value, in the order in which they are written, each once.
-    pub(super) fn values(
-        &self,
-        roots: &[FormulaId],
-        fuel: &mut Fuel,
-    ) -> Result<Vec<NodeId>, OutOfFuel> {
+    pub(super) fn values(&self, roots: &[FormulaId], fuel: &mut Fuel) -> Result<Vec<NodeId>, Stop> {
         let leaves = self.leaves_where(roots, |id| self.facts(id).has_value, fuel)?;
         let value_of = |&leaf: &FormulaId| match *self.formula(leaf) {
             Formula::Value(node) => Some(node),
@@ -397,7 +392,7 @@ impl Logic {
         &self,
         roots: &[FormulaId],
         fuel: &mut Fuel,
-    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+    ) -> Result<Vec<FormulaId>, Stop> {
         self.leaves_where(roots, |_| true, fuel)
     }
 
@@ -407,7 +402,7 @@ impl Logic {
         roots: &[FormulaId],
         is_wanted: impl Fn(FormulaId) -> bool,
         fuel: &mut Fuel,
-    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+    ) -> Result<Vec<FormulaId>, Stop> {
         let mut leaves = Vec::new();
         let mut seen = HashSet::new();
         let mut pending: Vec<FormulaId> = roots.iter().rev().copied().collect();

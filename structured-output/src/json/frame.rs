@@ -9,7 +9,7 @@ use super::plan::PlanId;
 use super::programs::{ArrayId, GoalsId, OutcomesId, Programs};
 use super::seen::{NOTHING_SEEN, SeenId};
 use super::style::StyleId;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 use crate::options::PropertyOrder;
 
 /// A place between the values of a JSON text. What it stands for is all that may come until the
@@ -55,6 +55,15 @@ impl Frame {
     pub(crate) fn is_array(&self) -> bool {
         matches!(self, Self::Array { .. })
     }
+
+    /// The bracket that it is to end with, if it is a place in an array or object.
+    pub(crate) fn closing_bracket(&self) -> Option<u8> {
+        match self {
+            Self::Array { .. } => Some(b']'),
+            Self::Object { .. } => Some(b'}'),
+            _ => None,
+        }
+    }
 }
 
 /// Where in an array or object.
@@ -85,7 +94,7 @@ impl Programs {
         frame: &Frame,
         goal: u32,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         match *frame {
             Frame::End { .. } | Frame::Pending { .. } => Ok(0),
             Frame::Root { goals, .. } | Frame::Colon { goals, .. } | Frame::Value { goals, .. } => {

@@ -11,12 +11,9 @@ use super::programs::Programs;
 use super::seen::SeenId;
 use super::value::unquote;
 use super::words::{Rest, Words};
+use crate::bound::Bound;
 use crate::held::{allocated, with_room};
-use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
-
-/// So many keys are listed for an object. One that needs more is refused: each key that it has takes memory
-/// of the states, which is used up before.
-pub(super) const MAX_FRESH_KEYS: usize = 10_000;
+use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, Stop};
 
 /// The strings of a language, each by its shortest spelling, as far as they were listed.
 #[derive(Default)]
@@ -45,7 +42,7 @@ impl Programs {
         class: usize,
         count: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<Vec<u8>>, OutOfFuel> {
+    ) -> Result<Vec<Vec<u8>>, Stop> {
         let language = self.plan(at.plan).classes[class];
         let mut strings = self.values.strings.remove(&language).unwrap_or_default();
         let before = strings.words.memory_bytes();
@@ -63,7 +60,7 @@ impl Programs {
         seen: SeenId,
         count: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<Vec<u8>>, OutOfFuel> {
+    ) -> Result<Vec<Vec<u8>>, Stop> {
         if !strings.has_begun {
             let all = Rest::Language(language, ByteSet::EMPTY);
             strings.words.push(lexicon, Vec::new(), all, fuel)?;
@@ -72,11 +69,8 @@ impl Programs {
         let mut keys = Vec::new();
         let (mut number, mut bytes) = (0, 0);
         while keys.len() < count {
-            if keys.len() >= MAX_FRESH_KEYS {
-                return Err(fuel.exhaust(
-                    "keys still needed beside those with a name",
-                    MAX_FRESH_KEYS as u64,
-                ));
+            if keys.len() >= Bound::FreshKeys.max() {
+                return Err(fuel.exhaust(Bound::FreshKeys));
             }
             let held = self.memory_bytes() + bytes;
             fuel.check_bytes(held + strings.words.memory_bytes())?;

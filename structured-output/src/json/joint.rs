@@ -27,7 +27,7 @@ use super::programs::Programs;
 use super::relation::Relation;
 use super::shape::{NONE, Spellings};
 use super::ways::Outcome;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// Fewer languages than this are told apart.
 const FEW_LANGUAGES: usize = 3;
@@ -82,7 +82,7 @@ impl Programs {
         event: Event,
         member: Option<(ObjectAt, u32)>,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<[Outcome]>>, OutOfFuel> {
+    ) -> Result<Option<Arc<[Outcome]>>, Stop> {
         let derived = self.derive_each(formulas, event, fuel)?;
         if self.logic.values(&derived, fuel)?.len() < FEW_LANGUAGES {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Programs {
         union: Union,
         outcomes: &mut Vec<Outcome>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         for (mut values, rests) in union.found {
             fuel.burn(1 + rests.len() as u64 / OPERANDS_PER_STEP)?;
             values.insert(0, of_kind);
@@ -140,7 +140,7 @@ impl Programs {
         node: NodeId,
         formulas: &[FormulaId],
         fuel: &mut Fuel,
-    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+    ) -> Result<Vec<FormulaId>, Stop> {
         let mut truths = HashMap::new();
         for condition in self.logic.values(formulas, fuel)? {
             fuel.burn(1)?;
@@ -161,7 +161,7 @@ impl Programs {
         formulas: &[FormulaId],
         kind: Kinds,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let mut languages: Vec<(Spellings, FormulaId)> = Vec::new();
         for condition in self.logic.values(formulas, fuel)? {
             fuel.burn(1)?;
@@ -199,7 +199,7 @@ impl Programs {
         formulas: &[FormulaId],
         member: Option<(ObjectAt, u32)>,
         fuel: &mut Fuel,
-    ) -> Result<Option<Union>, OutOfFuel> {
+    ) -> Result<Option<Union>, Stop> {
         let mut union = Union::default();
         for (goal, &formula) in formulas.iter().enumerate() {
             let Some(ways) = self.ways_of_one(lexicon, formula, member, fuel)? else {
@@ -223,7 +223,7 @@ impl Programs {
         formula: FormulaId,
         member: Option<(ObjectAt, u32)>,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<Way>>, OutOfFuel> {
+    ) -> Result<Option<Vec<Way>>, Stop> {
         let num_conditions = self.logic.values(&[formula], fuel)?.len();
         let at_most = (num_conditions + 2).min(MAX_WAYS);
         let mut ways = Vec::new();
@@ -256,7 +256,7 @@ impl Programs {
         formula: FormulaId,
         at_most: usize,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<Way>>, OutOfFuel> {
+    ) -> Result<Option<Vec<Way>>, Stop> {
         fuel.burn(1)?;
         let (list, is_all) = match self.logic.formula(formula) {
             _ if !self.logic.facts(formula).has_value => {

@@ -13,7 +13,7 @@ use super::node::{ANYTHING, NOTHING, Node, NodeId, OPERANDS_PER_STEP};
 use super::object::ObjectAt;
 use super::plan::spelled;
 use super::programs::Programs;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// So many operands are looked at, then it is given up.
 const MAX_OPERANDS: u64 = 40_000;
@@ -67,7 +67,7 @@ impl Likely {
     }
 
     /// Counts some operands; false where no more are to be looked at.
-    fn look_at(&mut self, operands: usize, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn look_at(&mut self, operands: usize, fuel: &mut Fuel) -> Result<bool, Stop> {
         let operands = 1 + operands as u64;
         // A step for some of them, whichever they are.
         let before = self.operands_left / OPERANDS_PER_STEP;
@@ -86,7 +86,7 @@ impl Programs {
         at: ObjectAt,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<WayMember>>, OutOfFuel> {
+    ) -> Result<Option<Vec<WayMember>>, Stop> {
         let mut likely = Likely {
             at,
             names: HashMap::new(),
@@ -130,7 +130,7 @@ impl Programs {
         id: FormulaId,
         likely: &mut Likely,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         match self.logic.formula(id) {
             Formula::All(list) => {
                 let list = list.clone();
@@ -254,7 +254,7 @@ impl Programs {
         id: FormulaId,
         likely: &mut Likely,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let (list, is_all) = match self.logic.formula(id) {
             Formula::All(list) => (list, true),
             Formula::Any(list) => (list, false),

@@ -17,12 +17,10 @@ use super::object::ObjectAt;
 use super::programs::Programs;
 use super::seen::NOTHING_SEEN;
 use super::shape::{Shape, Spellings};
+use crate::bound::Bound;
 use crate::held::{allocated, shared, with_room};
 pub(super) use crate::lexical::search::DEAD;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
-
-/// Values within values at most this deep where each needs the next, by recursion.
-pub(super) const MAX_NESTING: usize = 100;
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// An entry of [`Costs::member_ways`].
 type MemberWay = ((ObjectAt, FormulaId), Arc<[WayMember]>);
@@ -221,7 +219,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         node: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         if let Some(&known) = self.costs.nodes.get(&node) {
             return Ok(known);
         }
@@ -238,8 +236,8 @@ impl Programs {
             self.costs.assumed = self.costs.assumed.min(lowest);
             return Ok(DEAD);
         }
-        if self.costs.open.len() >= MAX_NESTING {
-            return Err(fuel.exhaust("levels of values within each other", MAX_NESTING as u64));
+        if self.costs.open.len() >= Bound::Nesting.max() {
+            return Err(fuel.exhaust(Bound::Nesting));
         }
         let at = self.costs.open.len();
         self.costs.open.push(node);
@@ -269,7 +267,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         node: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let outer = std::mem::replace(&mut self.costs.assumed, usize::MAX);
         let cost = self.cost(lexicon, node, fuel);
         let assumed = std::mem::replace(&mut self.costs.assumed, outer);
@@ -284,8 +282,8 @@ impl Programs {
     /// Does a piece of work whose [`DEAD`] depends on no open node if the second is true.
     pub(super) fn with_assumptions(
         &mut self,
-        work: impl FnOnce(&mut Self) -> Result<u32, OutOfFuel>,
-    ) -> Result<(u32, bool), OutOfFuel> {
+        work: impl FnOnce(&mut Self) -> Result<u32, Stop>,
+    ) -> Result<(u32, bool), Stop> {
         let outer = std::mem::replace(&mut self.costs.assumed, usize::MAX);
         let cost = work(self);
         let assumed = std::mem::replace(&mut self.costs.assumed, outer);
@@ -303,7 +301,7 @@ impl Programs {
         spellings: Spellings,
         free: u32,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         match spellings {
             Spellings::Free => Ok(free),
             Spellings::Only(language) => lexicon.distance(language, fuel),
@@ -315,7 +313,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         shape: &Shape,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         if shape.number == Spellings::Free {
             // Nothing is shorter, so nothing else is looked at.
             return Ok(1);
@@ -335,7 +333,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         node: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let shape = self.shape(lexicon, node, fuel)?;
         let mut cost = Self::cost_of_scalars(lexicon, &shape, fuel)?;
         let logic = &self.logic;
@@ -361,7 +359,7 @@ impl Programs {
         mut at: ObjectAt,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         if formula == FALSE {
             return Ok(DEAD);
         }

@@ -10,11 +10,9 @@ use super::formula::{FALSE, Formula, FormulaId, NO_ITEMS};
 use super::live::DEAD;
 use super::node::{Node, NodeId};
 use super::programs::Programs;
+use crate::bound::Bound;
 use crate::lexical::search::FARTHEST;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
-
-/// So many places are met at most in the search for an array's end: each takes memory of the states.
-pub(super) const MAX_MET: usize = 20_000;
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 impl Programs {
     /// Length of a short rest of an array after an item; [`DEAD`] where there is none.
@@ -23,7 +21,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         if formula == FALSE {
             return Ok(DEAD);
         }
@@ -68,7 +66,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let cost = self.array_cost(lexicon, formula, fuel)?;
         if cost != DEAD || formula == FALSE || !self.logic.facts(formula).has_repeated {
             return Ok(cost);
@@ -83,7 +81,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
+    ) -> Result<Option<u32>, Stop> {
         let Some(mut plain) = self.plain_array(formula) else {
             return Ok(None);
         };
@@ -150,13 +148,13 @@ impl Programs {
         lexicon: &mut Lexicon,
         start: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<(u32, Vec<NodeId>)>, OutOfFuel> {
+    ) -> Result<Option<(u32, Vec<NodeId>)>, Stop> {
         let mut best: HashMap<FormulaId, (u32, FormulaId, NodeId)> = HashMap::new();
         let mut queue = BinaryHeap::from([Reverse((0_u32, start))]);
         while let Some(Reverse((cost, formula))) = queue.pop() {
             fuel.burn(1)?;
-            if best.len() > MAX_MET {
-                return Err(fuel.exhaust("ways on towards the end of an array", MAX_MET as u64));
+            if best.len() > Bound::WaysThroughArrays.max() {
+                return Err(fuel.exhaust(Bound::WaysThroughArrays));
             }
             if best.get(&formula).is_some_and(|known| known.0 < cost) {
                 continue;

@@ -18,8 +18,6 @@ pub(super) const COMMA: u16 = 4;
 pub(super) const FIRST_KEY: u16 = 5;
 /// Two marks for each goal but the first come after it: of a scalar, and of a closing bracket.
 const FIRST_GOAL: u16 = 60_000;
-/// The most goals that a value may have.
-pub(super) const MAX_GOALS: usize = 2000;
 
 /// The mark of a scalar that meets a goal.
 pub(super) fn scalar_mark(goal: usize) -> u16 {

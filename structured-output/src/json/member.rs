@@ -16,7 +16,7 @@ use super::plan::PlanId;
 use super::programs::{GoalsId, Programs};
 use super::style::StyleId;
 use crate::held::shared;
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, Stop};
 use crate::options::PropertyOrder;
 
 /// What follows a key.
@@ -40,7 +40,7 @@ impl Programs {
         frame: &Frame,
         at_most: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<u32>, OutOfFuel> {
+    ) -> Result<Vec<u32>, Stop> {
         let Frame::Object { object, count, .. } = *frame else {
             return Ok(Vec::new());
         };
@@ -98,7 +98,7 @@ impl Programs {
         at: ObjectAt,
         key: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<ObjectAt>, OutOfFuel> {
+    ) -> Result<Option<ObjectAt>, Stop> {
         let num_names = self.plan(at.plan).num_names();
         if key < num_names {
             return Ok(Some(self.after_name(at, key)));
@@ -114,7 +114,7 @@ impl Programs {
         frame: &Frame,
         key: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<Members>, OutOfFuel> {
+    ) -> Result<Option<Members>, Stop> {
         let Frame::Object {
             object,
             seen,
@@ -167,7 +167,7 @@ impl Programs {
         object: ObjectId,
         at_most: usize,
         fuel: &mut Fuel,
-    ) -> Result<Vec<u32>, OutOfFuel> {
+    ) -> Result<Vec<u32>, Stop> {
         let plan = at.plan;
         let mut formulas = self.object(object).rest.to_vec();
         let num_names = self.plan(plan).num_names();
@@ -215,7 +215,7 @@ impl Programs {
         key: u32,
         possible: &mut Vec<u64>,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let num_names = self.plan(at.plan).num_names();
         let mut is_good =
             |programs: &mut Self, lexicon: &mut Lexicon, rest: &[FormulaId], fuel: &mut Fuel| {
@@ -252,7 +252,7 @@ impl Programs {
         key: u32,
         rest: &[FormulaId],
         fuel: &mut Fuel,
-    ) -> Result<Option<ObjectAt>, OutOfFuel> {
+    ) -> Result<Option<ObjectAt>, Stop> {
         let num_names = self.plan(at.plan).num_names();
         // Which other key it was matters only where more of them are to come.
         let wants = |&id: &FormulaId| self.logic.facts(id).wants_members;
@@ -274,7 +274,7 @@ impl Programs {
         object: ObjectId,
         key: u32,
         fuel: &mut Fuel,
-    ) -> Result<Values, OutOfFuel> {
+    ) -> Result<Values, Stop> {
         if let Some(known) = self.values_of.get(&(at, object, key)) {
             return Ok(known.clone());
         }
@@ -346,7 +346,7 @@ impl Programs {
         names: &[u32],
         colon: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Vec<ExprId>, OutOfFuel> {
+    ) -> Result<Vec<ExprId>, Stop> {
         let mut ways = Vec::with_capacity(names.len() + 1);
         if names.is_empty() {
             return Ok(ways);

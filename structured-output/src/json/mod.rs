@@ -33,11 +33,12 @@
 //! | `live`, `live_array` | whether there is a value, and how long a short one is |
 //! | `shortest` | short texts, written out |
 //! | `frame` | places in arrays and objects as frames of the pushdown machine |
-//! | `mark`, `expand`, `follow` | a frame's lexemes, and what follows each |
+//! | `mark`, `action`, `expand`, `follow` | a frame's lexemes, and what follows each |
 //! | `options` | the options by their names |
 //! | `style`, `spacing` | white space and the order of properties |
 //! | `programs` | all of that, interned |
 
+mod action;
 mod array;
 mod atoms;
 mod choice_of_keys;
@@ -99,15 +100,14 @@ mod ways;
 mod words;
 mod written;
 
+pub(crate) use action::{Action, Expansion};
 pub(crate) use format::format_pattern;
 pub(crate) use frame::Frame;
 pub(crate) use node::NodeId;
 pub(crate) use options::{named, one_of};
 pub(crate) use programs::Programs;
-pub use schema::Draft;
 pub(crate) use schema::{Part, SchemaCompiler};
 pub(crate) use style::Style;
-pub use text::Whitespace;
 pub(crate) use unread::Unread;
 pub(crate) use value::Value;
 pub(crate) use written::{Scan, Written};

@@ -8,7 +8,7 @@ use super::node::{ANYTHING, Node, NodeId, OPERANDS_PER_STEP};
 use super::object::ObjectAt;
 use super::plan::{Plan, PlanId, spelled};
 use super::programs::Programs;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// An object with some names, each once, and nothing else.
 struct Needed {
@@ -36,7 +36,7 @@ impl Programs {
         at: ObjectAt,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<End, OutOfFuel> {
+    ) -> Result<End, Stop> {
         let Formula::All(list) = self.logic.formula(formula) else {
             return Ok(End::Unknown);
         };
@@ -95,7 +95,7 @@ impl Programs {
         object: &Needed,
         known: &mut HashMap<FormulaId, bool>,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let (list, is_all) = match self.logic.formula(id) {
             Formula::All(list) => (list, true),
             Formula::Any(list) => (list, false),

@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use super::number::is_canonical;
 use super::value::Value;
 use crate::held::{allocated, shared, with_room};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 /// An interned node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -118,9 +118,6 @@ pub(crate) struct Nodes {
     work: u64,
 }
 
-/// Steps within which the alternatives of a number are to be told apart.
-const STEPS_TO_TELL_APART: u64 = 10_000;
-
 /// Operands of nodes or formulas that are as much work as one step.
 pub(super) const OPERANDS_PER_STEP: u64 = 8;
 
@@ -151,7 +148,7 @@ impl Nodes {
     }
 
     /// Takes the steps of what was made since this was called last.
-    pub(crate) fn charge(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    pub(crate) fn charge(&mut self, fuel: &mut Fuel) -> Result<(), Stop> {
         let steps = self.work / OPERANDS_PER_STEP;
         self.work %= OPERANDS_PER_STEP;
         fuel.burn(steps)
@@ -182,10 +179,7 @@ impl Nodes {
         // Others have a spelling of their own beside those of their value.
         if is_canonical(text) {
             // Without a point and with one: parts that no other number has, nor each other.
-            let parts = lexicon.alternatives(language);
-            if are_apart(lexicon, &parts) {
-                self.single_values.extend(parts);
-            }
+            self.single_values.extend(lexicon.alternatives(language));
         }
         Ok(language)
     }
@@ -505,14 +499,4 @@ impl Nodes {
 fn keep_first(nodes: &mut Vec<NodeId>) {
     let mut seen = HashSet::with_capacity(nodes.len());
     nodes.retain(|&node| seen.insert(node));
-}
-/// Whether no two of a few languages have a text in common; `false` where that takes long to tell.
-fn are_apart(lexicon: &mut Lexicon, languages: &[ExprId]) -> bool {
-    let mut fuel = Fuel::new(STEPS_TO_TELL_APART);
-    languages.iter().enumerate().all(|(at, &one)| {
-        languages[..at].iter().all(|&other| {
-            let both = lexicon.and(&[one, other]);
-            matches!(lexicon.is_live(both, &mut fuel), Ok(false))
-        })
-    })
 }

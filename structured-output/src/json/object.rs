@@ -17,7 +17,7 @@ use super::seen::{NOTHING_SEEN, SeenId};
 use super::value::unquote;
 use crate::held::{allocated, shared};
 use crate::lexical::search::FARTHEST;
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 use crate::options::PropertyOrder;
 
 /// An interned [`Object`].
@@ -58,7 +58,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formulas: &[FormulaId],
         fuel: &mut Fuel,
-    ) -> Result<ObjectAt, OutOfFuel> {
+    ) -> Result<ObjectAt, Stop> {
         Ok(ObjectAt {
             plan: self.plan_of(lexicon, formulas, fuel)?,
             order: PropertyOrder::Schema,
@@ -130,7 +130,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         frame: &Frame,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<u16>>, OutOfFuel> {
+    ) -> Result<Option<Vec<u16>>, Stop> {
         let Frame::Object {
             object,
             place: Place::Start | Place::Comma,
@@ -198,7 +198,7 @@ impl Programs {
         class: usize,
         seen: SeenId,
         fuel: &mut Fuel,
-    ) -> Result<ExprId, OutOfFuel> {
+    ) -> Result<ExprId, Stop> {
         let plan = self.plan(plan);
         let (language, all_spellings) = (plan.classes[class], plan.is_free);
         if seen == NOTHING_SEEN {
@@ -217,7 +217,7 @@ impl Programs {
         at: ObjectAt,
         class: usize,
         fuel: &mut Fuel,
-    ) -> Result<Option<(Vec<u8>, ObjectAt)>, OutOfFuel> {
+    ) -> Result<Option<(Vec<u8>, ObjectAt)>, Stop> {
         let keys = self.keys_of_class(lexicon, at.plan, class, at.seen, fuel)?;
         if !lexicon.is_live(keys, fuel)? {
             return Ok(None);
@@ -241,7 +241,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         members: &[WayMember],
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let mut bytes = 1_u32;
         for (key, value) in members {
             let value = self.cost(lexicon, *value, fuel)?;

@@ -11,7 +11,7 @@ use super::object::ObjectAt;
 use super::plan::spelled;
 use super::programs::Programs;
 use super::seen::SeenId;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// A place in the search for members.
 struct Level {
@@ -83,7 +83,7 @@ impl Programs {
         start: ObjectAt,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<WayMember>>, OutOfFuel> {
+    ) -> Result<Option<Vec<WayMember>>, Stop> {
         let object = self.object_of(start.plan, [formula].into());
         if let Some(plain) = self.plain[object.0 as usize].clone() {
             return self.plain_members_to_end(lexicon, start, &plain, 0, fuel);
@@ -168,7 +168,7 @@ impl Programs {
         from: u32,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Options, OutOfFuel> {
+    ) -> Result<Options, Stop> {
         let num_names = self.plan(at.plan).num_names();
         let name = self.next_name(at, formula, from, fuel)?;
         let mut options = Options::default();
@@ -236,7 +236,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         options: &mut Options,
         fuel: &mut Fuel,
-    ) -> Result<Option<Level>, OutOfFuel> {
+    ) -> Result<Option<Level>, Stop> {
         loop {
             if options.ready.is_empty()
                 && let Some(named) = &mut options.named
@@ -264,7 +264,7 @@ impl Programs {
         named: &mut Named,
         ready: &mut Vec<Level>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         for _ in 0..VALUES_AT_ONCE {
             match self.next_value(lexicon, named, fuel)? {
                 Some(level) => ready.push(level),
@@ -281,7 +281,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         named: &mut Named,
         fuel: &mut Fuel,
-    ) -> Result<Option<Level>, OutOfFuel> {
+    ) -> Result<Option<Level>, Stop> {
         while let Some((value, rest)) = self.way(lexicon, named.key, named.next, fuel)? {
             named.next += 1;
             if rest != named.without {
@@ -300,7 +300,7 @@ impl Programs {
         formula: FormulaId,
         from: u32,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let plan = self.plan(at.plan);
         if self.logic.facts(formula).wants_members {
             let mut names = from..plan.num_names();

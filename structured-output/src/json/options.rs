@@ -1,10 +1,8 @@
 //! The options of a JSON Schema by their names, from JSON.
 
-use super::schema::Draft;
-use super::text::Whitespace;
 use super::value::Value;
 use crate::error::CompileError;
-use crate::options::{Format, JsonSchemaOptions, Limits, PropertyOrder};
+use crate::options::{Draft, Format, JsonSchemaOptions, Limits, PropertyOrder, Whitespace};
 
 /// Values within values in the options: `documents` may hold schemas.
 const MAX_NESTING: usize = 512;
@@ -38,6 +36,15 @@ impl JsonSchemaOptions {
                 Value::String(pattern) => self.whitespace_pattern = Some(pattern.clone()),
                 _ => return Err(wrong(name, "a string", value)),
             },
+            "indent" => {
+                let right = "a whole number from 0";
+                let width = u32::try_from(whole(name, value)?);
+                self.indent = Some(width.map_err(|_| wrong(name, right, value))?);
+            }
+            "trimmed" => match value {
+                Value::Bool(trimmed) => self.trimmed = *trimmed,
+                _ => return Err(wrong(name, "true or false", value)),
+            },
             "separators" => match value {
                 Value::Array(pair) => match pair.as_slice() {
                     [Value::String(item), Value::String(key)] => {
@@ -68,7 +75,7 @@ impl JsonSchemaOptions {
             }
             "limits" => self.limits = Some(limits(value)?),
             _ => {
-                let names = "whitespace, whitespace_pattern, separators, property_order, format, \
+                let names = "whitespace, whitespace_pattern, indent, trimmed, separators, property_order, format, \
                              draft, strict, documents, limits";
                 return Err(CompileError::InvalidOption {
                     option: name.to_owned(),

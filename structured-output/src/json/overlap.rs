@@ -11,7 +11,7 @@ use super::relation::Relation;
 use super::shape::{NONE, Spellings};
 use super::values::ValueId;
 use crate::held::shared;
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 /// So many steps are taken to find out whether there is a value.
 const STEPS_A_VALUE: u64 = 400;
@@ -29,7 +29,7 @@ pub(super) type FewNumbers = Option<Arc<[ValueId]>>;
 
 /// Whether two languages are apart by the values that they list, where they do.
 type ByValues =
-    fn(&mut Programs, &mut Lexicon, (ExprId, ExprId), &mut Fuel) -> Result<Option<bool>, OutOfFuel>;
+    fn(&mut Programs, &mut Lexicon, (ExprId, ExprId), &mut Fuel) -> Result<Option<bool>, Stop>;
 
 /// An item or a member that an array or object must have.
 #[derive(PartialEq, Eq, Clone, Copy)]
@@ -47,7 +47,7 @@ impl Programs {
         node: NodeId,
         other: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<Relation, OutOfFuel> {
+    ) -> Result<Relation, Stop> {
         fuel.burn(1)?;
         match self.relation(lexicon, node, other, fuel)? {
             Relation::Unknown => {}
@@ -70,7 +70,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         node: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let cost = fuel.within(STEPS_A_VALUE, |part| self.sure_cost(lexicon, node, part))?;
         Ok(cost == Some(DEAD))
     }
@@ -82,7 +82,7 @@ impl Programs {
         (node, other): (NodeId, NodeId),
         depth: usize,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let shape = self.shape(lexicon, node, fuel)?;
         let beside = self.shape(lexicon, other, fuel)?;
         if shape.words & beside.words != 0 {
@@ -119,7 +119,7 @@ impl Programs {
         (own, others): (Spellings, Spellings),
         by_values: ByValues,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         if own == NONE || others == NONE {
             return Ok(true);
         }
@@ -142,7 +142,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         (own, others): (ExprId, ExprId),
         fuel: &mut Fuel,
-    ) -> Result<Option<bool>, OutOfFuel> {
+    ) -> Result<Option<bool>, Stop> {
         Ok(match self.listed(lexicon, own, fuel)? {
             Some(list) => self
                 .listed(lexicon, others, fuel)?
@@ -156,7 +156,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         (own, others): (ExprId, ExprId),
         fuel: &mut Fuel,
-    ) -> Result<Option<bool>, OutOfFuel> {
+    ) -> Result<Option<bool>, Stop> {
         Ok(match self.few_numbers(lexicon, own, fuel)? {
             Some(numbers) => self
                 .few_numbers(lexicon, others, fuel)?
@@ -172,7 +172,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<FewNumbers, OutOfFuel> {
+    ) -> Result<FewNumbers, Stop> {
         if let Some(known) = self.few_numbers.get(&language) {
             return Ok(known.clone());
         }
@@ -199,7 +199,7 @@ impl Programs {
         (own, others): (FormulaId, FormulaId),
         depth: usize,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         if depth == 0 {
             return Ok(false);
         }

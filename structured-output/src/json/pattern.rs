@@ -4,8 +4,8 @@
 //! language of its spellings under the constrained spelling, so the pattern's expression is over
 //! spelled strings from the start and needs no intersection with them.
 
-use crate::lexical::{ByteSet, EPSILON, ExprId, Lexicon};
-use crate::regex::{self, Chars, Dialect, RegexError, RegexLimits, Spelling, Translator};
+use crate::lexical::{ByteSet, Chars, EPSILON, ExprId, Lexicon};
+use crate::regex::{self, Dialect, RegexError, RegexLimits, Spelling, Translator};
 
 /// Characters with a short escape, and its letter.
 const SHORT_ESCAPES: [(char, u8); 8] = [

@@ -9,7 +9,7 @@ use super::node::{ANYTHING, Node, NodeId};
 use super::object::{Object, ObjectAt};
 use super::plan::spelled;
 use super::programs::Programs;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// A list of properties.
 pub(super) struct Plain {
@@ -93,7 +93,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         plain: &Plain,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         if plain.possible.get().is_some() || !self.costs.open.is_empty() {
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl Programs {
         plain: &Plain,
         count: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<WayMember>>, OutOfFuel> {
+    ) -> Result<Option<Vec<WayMember>>, Stop> {
         let num_names = self.plan(at.plan).num_names();
         let mut members: Vec<WayMember> = Vec::new();
         for name in 0..num_names {
@@ -176,7 +176,7 @@ impl Programs {
         plain: &Plain,
         count: u32,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let open = |programs: &Self, required: bool| {
             let names = 0..plain.required.len() as u32;
             let such = names.filter(|&name| plain.required[name as usize] == required);

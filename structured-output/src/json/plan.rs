@@ -11,15 +11,9 @@ use super::facts::bit_of_name;
 use super::formula::{Formula, FormulaId};
 use super::node::{ANYTHING, NOTHING, Node, NodeId, OPERANDS_PER_STEP};
 use super::programs::Programs;
+use crate::bound::Bound;
 use crate::held::{allocated, shared, with_room};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
-
-/// The most names that an object's formulas may speak of.
-const MAX_NAMES: usize = 50_000;
-/// The most languages of keys: each is a bit.
-const MAX_PATTERNS: usize = 64;
-/// The most disjoint classes of them.
-const MAX_CLASSES: usize = 128;
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 /// What assertions about members, by number, say of a key because of its patterns.
 type Outcome = Vec<(usize, NodeId)>;
@@ -165,7 +159,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formulas: &[FormulaId],
         fuel: &mut Fuel,
-    ) -> Result<PlanId, OutOfFuel> {
+    ) -> Result<PlanId, Stop> {
         if let Some(&known) = self.plan_ids.get(formulas) {
             lexicon.ask_again(self.plan(known).num_asked);
             return Ok(known);
@@ -173,17 +167,11 @@ impl Programs {
         let num_asked = lexicon.num_asked();
         let mut plan = Plan::default();
         let (members, patterns) = self.add_names(lexicon, &mut plan, formulas, fuel)?;
-        if plan.names.len() > MAX_NAMES {
-            return Err(fuel.exhaust(
-                "names of members that one object speaks of",
-                MAX_NAMES as u64,
-            ));
+        if plan.names.len() > Bound::Names.max() {
+            return Err(fuel.exhaust(Bound::Names));
         }
-        if patterns.len() > MAX_PATTERNS {
-            return Err(fuel.exhaust(
-                "patterns of keys that one object speaks of",
-                MAX_PATTERNS as u64,
-            ));
+        if patterns.len() > Bound::KeyPatterns.max() {
+            return Err(fuel.exhaust(Bound::KeyPatterns));
         }
         let classes = self.classes_of(lexicon, &mut plan, &members, &patterns, fuel)?;
         let of_names = patterns_of_names(lexicon, &plan, &patterns, fuel)?;
@@ -238,7 +226,7 @@ impl Programs {
         plan: &mut Plan,
         formulas: &[FormulaId],
         fuel: &mut Fuel,
-    ) -> Result<(Vec<NodeId>, Vec<ExprId>), OutOfFuel> {
+    ) -> Result<(Vec<NodeId>, Vec<ExprId>), Stop> {
         let (mut members, mut has) = (Vec::new(), Vec::new());
         for leaf in self.logic.leaves(formulas, fuel)? {
             let (Formula::Is(node) | Formula::Not(node)) = *self.logic.formula(leaf) else {
@@ -279,7 +267,7 @@ impl Programs {
         members: &[NodeId],
         patterns: &[ExprId],
         fuel: &mut Fuel,
-    ) -> Result<Vec<(ExprId, u64)>, OutOfFuel> {
+    ) -> Result<Vec<(ExprId, u64)>, Stop> {
         let said = self.said_of_patterns(members, patterns);
         // What is said of keys that are in some of the patterns.
         let outcome = |bits: u64| -> Outcome {
@@ -328,9 +316,8 @@ impl Programs {
             classes = split
                 .map(|(_, parts, bits)| (lexicon.or(&parts), bits))
                 .collect();
-            if classes.len() > MAX_CLASSES {
-                let what = "ways in which patterns tell an object's keys apart";
-                return Err(fuel.exhaust(what, MAX_CLASSES as u64));
+            if classes.len() > Bound::KeyClasses.max() {
+                return Err(fuel.exhaust(Bound::KeyClasses));
             }
         }
         if patterns.is_empty() && !plan.is_free && !lexicon.is_live(universe, fuel)? {
@@ -409,7 +396,7 @@ fn patterns_of_names(
     plan: &Plan,
     patterns: &[ExprId],
     fuel: &mut Fuel,
-) -> Result<Vec<u64>, OutOfFuel> {
+) -> Result<Vec<u64>, Stop> {
     if patterns.is_empty() {
         return Ok(vec![0; plan.names.len()]);
     }

@@ -24,7 +24,7 @@ use super::style::{Style, StyleId};
 use super::values::AllValues;
 use super::ways::{OutcomesEntry, OutcomesOf, Ways, WaysOf};
 use crate::held::{allocated, with_room};
-use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, Stop};
 
 /// Distinct things by number.
 pub(super) struct Interner<T> {
@@ -204,7 +204,7 @@ impl Programs {
 
     /// Takes the steps of the formulas and nodes that were made since this was called last, and looks
     /// whether there is room for them and for what else was made, beside `bytes`.
-    pub(super) fn charge(&mut self, bytes: usize, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    pub(super) fn charge(&mut self, bytes: usize, fuel: &mut Fuel) -> Result<(), Stop> {
         self.logic.charge(fuel)?;
         fuel.check_bytes(self.memory_bytes() + bytes)
     }
@@ -241,7 +241,7 @@ impl Programs {
         root: NodeId,
         style: Style,
         fuel: &mut Fuel,
-    ) -> Result<Option<[Frame; 2]>, OutOfFuel> {
+    ) -> Result<Option<[Frame; 2]>, Stop> {
         if self.has_cycle_in_place(root, fuel)? {
             return Ok(None);
         }
@@ -267,7 +267,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         node: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         self.cost(lexicon, node, fuel).map(drop)
     }
 

@@ -10,7 +10,7 @@ use super::formula::{FALSE, FormulaId, TRUE};
 use super::node::NodeId;
 use super::programs::Programs;
 use super::shape::{NONE, Spellings};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 /// So many strings of a list that are looked up in another one are a step.
 const STRINGS_PER_STEP: u64 = 8;
@@ -118,7 +118,7 @@ impl Programs {
         node: NodeId,
         other: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<Relation, OutOfFuel> {
+    ) -> Result<Relation, Stop> {
         if node == other {
             return Ok(Relation::Within);
         }
@@ -155,7 +155,7 @@ impl Programs {
         own: Spellings,
         others: Spellings,
         fuel: &mut Fuel,
-    ) -> Result<Relation, OutOfFuel> {
+    ) -> Result<Relation, Stop> {
         if own == others {
             return Ok(Relation::Within);
         }
@@ -195,7 +195,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<Listed>>, OutOfFuel> {
+    ) -> Result<Option<Arc<Listed>>, Stop> {
         if let Some(known) = self.listed.get(&language) {
             return Ok(Some(Arc::clone(known)));
         }

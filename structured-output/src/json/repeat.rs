@@ -11,10 +11,10 @@ use hashbrown::{HashMap, HashSet};
 use super::derive::Event;
 use super::formula::{FormulaId, SetId};
 use super::live::DEAD;
-use super::live_array::MAX_MET;
 use super::node::{ANYTHING, NodeId};
 use super::programs::Programs;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::bound::Bound;
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// How far a search for equal items is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ impl Programs {
         formula: FormulaId,
         set: SetId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
+    ) -> Result<Option<Vec<Vec<u8>>>, Stop> {
         let way = self.way_to_repeat(lexicon, (formula, Phase::Before), set, fuel)?;
         let Some((_, way)) = way else {
             return Ok(None);
@@ -73,7 +73,7 @@ impl Programs {
         formula: FormulaId,
         set: SetId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let start = (formula, Phase::Guessed(ANYTHING));
         let way = self.way_to_repeat(lexicon, start, set, fuel)?;
         Ok(way.map_or(DEAD, |way| way.0))
@@ -87,15 +87,15 @@ impl Programs {
         start: Place,
         set: SetId,
         fuel: &mut Fuel,
-    ) -> Result<Option<(u32, Vec<(NodeId, Phase)>)>, OutOfFuel> {
+    ) -> Result<Option<(u32, Vec<(NodeId, Phase)>)>, Stop> {
         let known = self.logic.set(set).to_vec();
         let known = self.logic.nodes.any_of(&known);
         let mut best: HashMap<Place, (u32, Place, NodeId)> = HashMap::new();
         let mut queue = BinaryHeap::from([Reverse((0_u32, start))]);
         while let Some(Reverse((cost, place))) = queue.pop() {
             fuel.burn(1)?;
-            if best.len() > MAX_MET {
-                return Err(fuel.exhaust("ways on towards the end of an array", MAX_MET as u64));
+            if best.len() > Bound::WaysThroughArrays.max() {
+                return Err(fuel.exhaust(Bound::WaysThroughArrays));
             }
             if best.get(&place).is_some_and(|known| known.0 < cost) {
                 continue;
@@ -152,7 +152,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<NodeId, OutOfFuel> {
+    ) -> Result<NodeId, Stop> {
         let mut reached: HashSet<FormulaId> = HashSet::from_iter([formula]);
         let mut pending = vec![formula];
         let mut later = Vec::new();

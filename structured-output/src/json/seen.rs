@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::programs::Interner;
 use crate::held::with_room;
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 /// A set of keys that an object has already, beside those that its plan names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -108,7 +108,7 @@ impl SeenKeys {
         seen: SeenId,
         all: bool,
         fuel: &mut Fuel,
-    ) -> Result<ExprId, OutOfFuel> {
+    ) -> Result<ExprId, Stop> {
         let quote = lexicon.byte(b'"');
         let mut open = vec![seen.0];
         while let Some(&at) = open.last() {

@@ -1,12 +1,13 @@
 //! What follows a value that meets several goals: what may follow any of them.
 
-use super::formula::{FormulaId, MAX_DEPTH};
+use super::action::Action;
+use super::formula::FormulaId;
 use super::frame::Frame;
 use super::mark::{goal_of, is_scalar};
 use super::programs::{OutcomesId, Programs};
+use crate::bound::Bound;
 use crate::held::allocated;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
-use crate::pushdown::Action;
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// What the goals are told apart by: the outcomes that wait below a value, or the array whose next item
 /// it is.
@@ -28,7 +29,7 @@ impl Programs {
         frame: Frame,
         marks: &[u16],
         fuel: &mut Fuel,
-    ) -> Result<Option<Frame>, OutOfFuel> {
+    ) -> Result<Option<Frame>, Stop> {
         let is_item = marks.first().is_some_and(|&mark| is_scalar(mark));
         if !is_item || !frame.is_array() {
             return Ok(None);
@@ -57,7 +58,7 @@ impl Programs {
         frame: Frame,
         marks: &[u16],
         fuel: &mut Fuel,
-    ) -> Result<Frame, OutOfFuel> {
+    ) -> Result<Frame, Stop> {
         let Frame::Pending { outcomes } = frame else {
             return Ok(frame);
         };
@@ -83,7 +84,7 @@ impl Programs {
         otherwise: Frame,
         frames: Vec<Frame>,
         fuel: &mut Fuel,
-    ) -> Result<Frame, OutOfFuel> {
+    ) -> Result<Frame, Stop> {
         // By goal of the array or object itself, what remains in each of the frames.
         let mut rests: Vec<Vec<FormulaId>> = Vec::new();
         let mut joint = otherwise;
@@ -117,8 +118,7 @@ impl Programs {
             all_rests.push(self.logic.any(&all));
         }
         if self.logic.take_too_deep() {
-            let what = "conditions within each other on one value";
-            return Err(fuel.exhaust(what, u64::from(MAX_DEPTH)));
+            return Err(fuel.exhaust(Bound::Conditions));
         }
         match &mut joint {
             Frame::Object { object, .. } => {

@@ -5,10 +5,11 @@
 
 use hashbrown::HashSet;
 
-use super::formula::{FALSE, FormulaId, MAX_DEPTH, NO_ITEMS, TRUE};
+use super::formula::{FALSE, FormulaId, NO_ITEMS, TRUE};
 use super::node::{Kinds, Node, NodeId};
 use super::programs::Programs;
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
+use crate::bound::Bound;
+use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, Stop, UNBOUNDED};
 
 /// Spellings of numbers or strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         node: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<Shape, OutOfFuel> {
+    ) -> Result<Shape, Stop> {
         if let Some(&known) = self.shapes.get(&node) {
             return Ok(known);
         }
@@ -99,10 +100,7 @@ impl Programs {
             if pending.len() == before {
                 let shape = self.shape_of_known(lexicon, next, fuel)?;
                 if self.logic.take_too_deep() {
-                    return Err(fuel.exhaust(
-                        "conditions within each other on one value",
-                        u64::from(MAX_DEPTH),
-                    ));
+                    return Err(fuel.exhaust(Bound::Conditions));
                 }
                 self.shapes.insert(next, shape);
             }
@@ -120,7 +118,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         id: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<Shape, OutOfFuel> {
+    ) -> Result<Shape, Stop> {
         let list: Vec<Shape> = match self.logic.nodes.node(id) {
             Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => {
                 list.iter().map(|&node| self.known_shape(node)).collect()
@@ -236,7 +234,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         shapes: &[Shape],
         fuel: &mut Fuel,
-    ) -> Result<Spellings, OutOfFuel> {
+    ) -> Result<Spellings, Stop> {
         let strings = all(lexicon, shapes.iter().map(|shape| shape.string));
         let constrained = self.texts(lexicon).constrained;
         if let Spellings::Only(language) = strings
@@ -255,7 +253,7 @@ impl Programs {
         spellings: Spellings,
         universe: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Spellings, OutOfFuel> {
+    ) -> Result<Spellings, Stop> {
         let Spellings::Only(language) = spellings else {
             return Ok(Spellings::Free);
         };
@@ -296,7 +294,7 @@ impl Programs {
     /// Exactly one formula holds: one of the first half and none of the second, or the other way
     /// round, and so on within the halves. So the formula grows with n log n; one alternative
     /// without each other, written out, would grow with n².
-    fn one_formula(&mut self, list: &[FormulaId], fuel: &mut Fuel) -> Result<FormulaId, OutOfFuel> {
+    fn one_formula(&mut self, list: &[FormulaId], fuel: &mut Fuel) -> Result<FormulaId, Stop> {
         // Of each part of the list: exactly one holds, and none.
         let mut parts = Vec::with_capacity(list.len());
         for &id in list.iter().filter(|&&id| id != FALSE) {
@@ -323,11 +321,7 @@ impl Programs {
 
     /// A node that holds of itself in place, by way of references, if there is one that can be
     /// reached.
-    pub(super) fn has_cycle_in_place(
-        &self,
-        root: NodeId,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(super) fn has_cycle_in_place(&self, root: NodeId, fuel: &mut Fuel) -> Result<bool, Stop> {
         let mut over = HashSet::new();
         let mut reached: HashSet<NodeId> = HashSet::from_iter([root]);
         let mut starts = vec![root];
@@ -438,7 +432,7 @@ fn one(
     universe: ExprId,
     are_beyond: bool,
     fuel: &mut Fuel,
-) -> Result<Spellings, OutOfFuel> {
+) -> Result<Spellings, Stop> {
     let list: Vec<Spellings> = list.filter(|&spellings| spellings != NONE).collect();
     if let [only] = list[..] {
         return Ok(only);

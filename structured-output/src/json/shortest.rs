@@ -1,11 +1,12 @@
 //! Short texts, written out: of a node, of a language.
 
 use super::composites::BYTES_A_STEP;
-use super::live::{DEAD, MAX_NESTING};
+use super::live::DEAD;
 use super::node::{Kinds, NodeId};
 use super::programs::Programs;
 use super::shape::{Shape, Spellings};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::bound::Bound;
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 impl Programs {
     /// A short text of a node that has one.
@@ -15,9 +16,9 @@ impl Programs {
         node: NodeId,
         text: &mut Vec<u8>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
-        if self.costs.open.len() >= MAX_NESTING {
-            return Err(fuel.exhaust("levels of values within each other", MAX_NESTING as u64));
+    ) -> Result<(), Stop> {
+        if self.costs.open.len() >= Bound::Nesting.max() {
+            return Err(fuel.exhaust(Bound::Nesting));
         }
         self.costs.open.push(node);
         let written = self.write_shape(lexicon, node, text, fuel);
@@ -31,7 +32,7 @@ impl Programs {
         node: NodeId,
         text: &mut Vec<u8>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let shape = self.shape(lexicon, node, fuel)?;
         let logic = &self.logic;
         let (array, object) = (logic.facts(shape.array), logic.facts(shape.object));
@@ -104,7 +105,7 @@ impl Programs {
         cost: u32,
         text: &mut Vec<u8>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let texts = self.texts(lexicon);
         for (spellings, free) in [(shape.number, texts.number), (shape.string, texts.string)] {
             let language = match spellings {
@@ -131,7 +132,7 @@ impl Programs {
         mut language: ExprId,
         text: &mut Vec<u8>,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         while !lexicon.is_nullable(language) {
             let mut nearest: Option<(u32, u8, ExprId)> = None;
             let derivatives = lexicon.derivatives(language, fuel)?;

@@ -4,12 +4,15 @@ use super::schema::in_pattern;
 use super::text::Spacing;
 use crate::error::CompileError;
 use crate::lexical::search::{DEAD, nearest_end};
-use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon};
-use crate::options::JsonSchemaOptions;
-use crate::regex::{self, Ast, Dialect, RegexLimits, Spelling, Translator};
+use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, Stop};
+use crate::options::{JsonSchemaOptions, Whitespace};
+use crate::regex::{self, Ast, Dialect, RegexError, RegexLimits, Spelling, Translator};
 
 /// Steps for the proof that a pattern of white space matches nothing else.
 const MAX_STEPS: u64 = 100_000;
+
+/// Spaces for each level of `indent`, at most.
+const MAX_INDENT: u32 = 16;
 
 /// White space of JSON.
 const JSON_BLANKS: [(char, char); 3] = [('\t', '\n'), ('\r', '\r'), (' ', ' ')];
@@ -36,20 +39,41 @@ impl Lexicon {
     /// The white space that some options ask for.
     ///
     /// # Errors
-    /// [`CompileError::InvalidOption`] where a pattern or separator is malformed or could be more
-    /// than white space.
+    /// Too few steps or too little memory; within, [`CompileError::InvalidOption`] where a pattern or separator is
+    /// malformed or could be more than white space.
     pub(crate) fn spacing_of(
         &mut self,
         options: &JsonSchemaOptions,
         limits: RegexLimits,
-    ) -> Result<Spacing, CompileError> {
-        let mut spacing = match &options.whitespace_pattern {
-            None => self.spacing(options.whitespace),
-            Some(pattern) => {
-                let pad = self.blanks(pattern, limits)?;
-                self.padded_by(pad)
-            }
+        fuel: &mut Fuel,
+    ) -> Result<Result<Spacing, CompileError>, Stop> {
+        let whitespace = match whitespace_of(options) {
+            Ok(whitespace) => whitespace,
+            Err(error) => return Ok(Err(error)),
         };
+        let spacing = match &options.whitespace_pattern {
+            None => Ok(self.spacing(whitespace)),
+            Some(pattern) => match self.blanks(pattern, limits) {
+                Ok(blanks) => self.proven(pattern, blanks, fuel)?,
+                Err(error) => Err(invalid_pattern(in_pattern(pattern, &error))),
+            },
+        };
+        Ok(spacing.and_then(|spacing| self.separated(spacing, options)))
+    }
+
+    /// The same with what is around the text and with separators of its own, if the options have some.
+    fn separated(
+        &mut self,
+        mut spacing: Spacing,
+        options: &JsonSchemaOptions,
+    ) -> Result<Spacing, CompileError> {
+        if options.indent.is_some() {
+            // A line end follows it.
+            spacing.comma = self.byte(b',');
+        }
+        if options.trimmed {
+            spacing.outer = EPSILON;
+        }
         if let Some((item, key)) = &options.separators {
             let (before, after) = split(item, ',')?;
             spacing.comma = self.literal(format!("{before},{after}").as_bytes());
@@ -60,37 +84,70 @@ impl Lexicon {
         Ok(spacing)
     }
 
-    /// The language of a pattern that matches white space only, as far as it is JSON's.
-    fn blanks(&mut self, pattern: &str, limits: RegexLimits) -> Result<ExprId, CompileError> {
-        let invalid = |message: String| CompileError::InvalidOption {
-            option: "whitespace_pattern".to_owned(),
-            message,
-        };
-        let ast = regex::parse(pattern, Dialect::Common, limits)
-            .map_err(|error| invalid(in_pattern(pattern, &error)))?;
-        let translate = |lexicon: &mut Self, ast: Ast| {
-            let language = Translator::new(ast, Spelling::Utf8).run(lexicon, usize::MAX);
-            let language = language.map_err(|error| invalid(in_pattern(pattern, &error)))?;
+    /// The language of a pattern as far as it is JSON's white space, and what it matches beyond that of Unicode.
+    fn blanks(&mut self, pattern: &str, limits: RegexLimits) -> Result<[ExprId; 2], RegexError> {
+        let ast = regex::parse(pattern, Dialect::Common, limits)?;
+        let mut translate = |ast: Ast| {
+            let language = Translator::new(ast, Spelling::Utf8).run(self, usize::MAX)?;
             Ok(language.unwrap_or(EPSILON))
         };
-        let is_empty = |lexicon: &mut Self, language: ExprId| {
-            let end = nearest_end(lexicon, language, &mut Fuel::new(MAX_STEPS));
-            let end = end.map_err(|_| invalid(format!("`{pattern}` takes too many steps")))?;
-            Ok(end == DEAD)
-        };
         // `\s` is more than JSON's white space, of which that part is meant. What is no white space at all is a mistake.
-        let own = translate(self, ast.within(&JSON_BLANKS))?;
-        let all = translate(self, ast)?;
+        let own = translate(ast.within(&JSON_BLANKS))?;
+        let all = translate(ast)?;
         let space = self.code_points(SPACES.iter().copied());
         let spaces = self.star(space);
         let others = self.not(spaces);
-        let others = self.and(&[all, others]);
-        if !is_empty(self, others)? || is_empty(self, own)? {
-            return Err(invalid(format!(
+        Ok([own, self.and(&[all, others])])
+    }
+
+    /// White space by a pattern, if it matches some of JSON's and nothing else.
+    fn proven(
+        &mut self,
+        pattern: &str,
+        blanks: [ExprId; 2],
+        fuel: &mut Fuel,
+    ) -> Result<Result<Spacing, CompileError>, Stop> {
+        let ends = fuel.all_within(MAX_STEPS, |part| {
+            let [own, others] = blanks.map(|language| nearest_end(self, language, part));
+            Ok((own?, others?))
+        })?;
+        Ok(match ends {
+            None => Err(invalid_pattern(format!("`{pattern}` takes too many steps"))),
+            Some((own, DEAD)) if own != DEAD => Ok(self.padded_by(blanks[0])),
+            Some(_) => Err(invalid_pattern(format!(
                 "`{pattern}` matches something else than JSON white space (space, tab, line ends)"
-            )));
-        }
-        Ok(own)
+            ))),
+        })
+    }
+}
+
+/// The white space that the options name, and that of indented text.
+fn whitespace_of(options: &JsonSchemaOptions) -> Result<Whitespace, CompileError> {
+    let invalid = |message: String| CompileError::InvalidOption {
+        option: "indent".to_owned(),
+        message,
+    };
+    match (
+        options.indent,
+        options.whitespace,
+        &options.whitespace_pattern,
+    ) {
+        (None, whitespace, _) => Ok(whitespace),
+        (Some(width), Whitespace::Usual, None) if width <= MAX_INDENT => Ok(Whitespace::Spaced),
+        (Some(width), Whitespace::Usual, None) => Err(invalid(format!(
+            "expected a whole number from 0 to {MAX_INDENT}, not `{width}`"
+        ))),
+        (Some(_), ..) => Err(invalid(
+            "says what white space there is: leave `whitespace` and `whitespace_pattern` out"
+                .to_owned(),
+        )),
+    }
+}
+
+fn invalid_pattern(message: String) -> CompileError {
+    CompileError::InvalidOption {
+        option: "whitespace_pattern".to_owned(),
+        message,
     }
 }
 
@@ -103,4 +160,29 @@ fn split(separator: &str, sign: char) -> Result<(&str, &str), CompileError> {
             option: "separators".to_owned(),
             message: format!("expected `{sign}` with JSON white space around, not {separator:?}"),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lexical::Lack;
+    use crate::options::Limits;
+
+    /// The proof takes of the compilation's memory and says so where there is too little.
+    #[test]
+    fn a_pattern_of_white_space_has_the_memory_of_its_compilation() {
+        let options = JsonSchemaOptions {
+            whitespace_pattern: Some(r"([ \t]{0,40}\n){0,40}".to_owned()),
+            ..JsonSchemaOptions::default()
+        };
+        let spacing = |more| {
+            let mut lexicon = Lexicon::new(Vec::new(), 8);
+            let mut fuel = Fuel::new(10 * MAX_STEPS);
+            fuel.limit_bytes(lexicon.memory_bytes() + more);
+            let spacing = lexicon.spacing_of(&options, Limits::default().regex(), &mut fuel);
+            spacing.map(|spacing| spacing.is_ok())
+        };
+        assert_eq!(spacing(1 << 30), Ok(true));
+        assert_eq!(spacing(1 << 10), Err(Stop::Bytes(Lack::States)));
+    }
 }

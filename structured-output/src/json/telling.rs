@@ -10,7 +10,7 @@ use super::node::{ANYTHING, Members, Node, NodeId, OPERANDS_PER_STEP};
 use super::object::ObjectAt;
 use super::programs::Programs;
 use super::shape::{NONE, Spellings};
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 use crate::options::PropertyOrder;
 
 /// A member, and what assertions about an object say of it.
@@ -35,7 +35,7 @@ impl Programs {
         formula: FormulaId,
         telling: &Telling,
         fuel: &mut Fuel,
-    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+    ) -> Result<Vec<FormulaId>, Stop> {
         let mut cases = Vec::new();
         let has = |known: FormulaId| move |node| (node == telling.has).then_some(known);
         let absent = self.with_leaves(formula, &has(FALSE), fuel)?;
@@ -88,7 +88,7 @@ impl Programs {
         formula: FormulaId,
         truth: &impl Fn(NodeId) -> Option<FormulaId>,
         fuel: &mut Fuel,
-    ) -> Result<FormulaId, OutOfFuel> {
+    ) -> Result<FormulaId, Stop> {
         let mut known = HashMap::new();
         let changed = self.logic.map(formula, &mut known, &mut |logic, leaf| {
             let (node, holds) = match *logic.formula(leaf) {
@@ -116,7 +116,7 @@ impl Programs {
         formula: FormulaId,
         skipped: &[u32],
         fuel: &mut Fuel,
-    ) -> Result<Option<Telling>, OutOfFuel> {
+    ) -> Result<Option<Telling>, Stop> {
         let mut assertions = Vec::new();
         for leaf in self.logic.leaves(&[formula], fuel)? {
             if let Formula::Is(node) | Formula::Not(node) = *self.logic.formula(leaf)
@@ -169,7 +169,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         node: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         fuel.burn(1)?;
         let shape = self.shape(lexicon, node, fuel)?;
         let is_list = match shape.string {
@@ -193,7 +193,7 @@ impl Programs {
         said: &[NodeId],
         atoms: &[Atom],
         fuel: &mut Fuel,
-    ) -> Result<Telling, OutOfFuel> {
+    ) -> Result<Telling, Stop> {
         let number_of: HashMap<NodeId, u32> = said.iter().copied().zip(0..).collect();
         let mut assertions = HashMap::new();
         for &node in all {

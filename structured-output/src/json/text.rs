@@ -1,29 +1,13 @@
 //! How JSON is written: white space and strings, as languages.
 
 use crate::lexical::{ByteSet, EPSILON, ExprId, Lexicon};
+use crate::options::Whitespace;
 
 /// Most spaces and tabs after a line break under [`Whitespace::Usual`]: eight levels of two spaces.
 const MAX_USUAL_INDENT: u32 = 16;
 
 /// Most spaces and tabs after a line break under [`Whitespace::Flexible`].
 const MAX_FLEXIBLE_INDENT: u32 = 64;
-
-/// White space in JSON texts. None is without bound: a model may indent, but never loop.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Whitespace {
-    /// As JSON is usually printed: nothing around the text or before `:` and `,`; nothing or one space
-    /// after them; a line break with at most 16 spaces and tabs where pretty printers break, which is
-    /// after `{`, `[` and `,` and before `}` and `]`.
-    #[default]
-    Usual,
-    /// Wherever JSON allows white space: nothing, one space, or a line break with at most 64 spaces
-    /// and tabs.
-    Flexible,
-    /// As Python's `json.dumps` writes it: a space after `,` and `:`.
-    Spaced,
-    /// None.
-    Compact,
-}
 
 impl Whitespace {
     /// The names of the options' values.
@@ -40,12 +24,27 @@ impl Whitespace {
 pub(crate) struct Spacing {
     /// Around the text.
     pub(crate) outer: ExprId,
-    /// After an opening and before a closing bracket.
+    /// After an opening bracket, whatever follows.
     pub(crate) inner: ExprId,
+    /// Before the first item or member.
+    pub(crate) first: ExprId,
+    /// Before a closing bracket that isn't just after the opening one.
+    pub(crate) close: ExprId,
     pub(crate) comma: ExprId,
     /// Up to the colon; what follows it belongs to the value.
     pub(crate) colon: ExprId,
     pub(crate) after_colon: ExprId,
+}
+
+/// How deep the members of an array or object stand, where each is on a line of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Indent {
+    /// Spaces for each array and object around them.
+    pub(super) width: u32,
+    /// Arrays and objects around it.
+    pub(super) depth: u32,
+    /// The comma, without the line end after it.
+    pub(super) comma: ExprId,
 }
 
 impl Lexicon {
@@ -56,9 +55,12 @@ impl Lexicon {
                 let line = self.line_break(MAX_USUAL_INDENT);
                 let gap = self.or(&[space, line]);
                 let after_comma = self.optional(gap);
+                let inner = self.optional(line);
                 Spacing {
                     outer: EPSILON,
-                    inner: self.optional(line),
+                    inner,
+                    first: EPSILON,
+                    close: inner,
                     comma: self.padded(EPSILON, b',', after_comma),
                     colon: self.byte(b':'),
                     after_colon: self.optional(space),
@@ -78,6 +80,8 @@ impl Lexicon {
                 Spacing {
                     outer: EPSILON,
                     inner: EPSILON,
+                    first: EPSILON,
+                    close: EPSILON,
                     comma: self.padded(EPSILON, b',', after),
                     colon: self.byte(b':'),
                     after_colon: after,
@@ -91,10 +95,24 @@ impl Lexicon {
         Spacing {
             outer: pad,
             inner: pad,
+            first: EPSILON,
+            close: pad,
             comma: self.padded(pad, b',', pad),
             colon: self.padded(pad, b':', EPSILON),
             after_colon: pad,
         }
+    }
+
+    /// White space within an array or object that is so deep in others, each item and member on a line of its own.
+    pub(super) fn indented(&mut self, indent: Indent, mut spacing: Spacing) -> Spacing {
+        let mut line = |depth: u32| {
+            let spaces = " ".repeat((indent.width * depth) as usize);
+            self.literal(format!("\n{spaces}").as_bytes())
+        };
+        spacing.close = line(indent.depth);
+        spacing.first = line(indent.depth + 1);
+        spacing.comma = self.concat(indent.comma, spacing.first);
+        spacing
     }
 
     /// A line break and at most `max_indent` spaces and tabs.

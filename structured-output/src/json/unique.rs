@@ -19,12 +19,12 @@ use super::live::DEAD;
 use super::node::{NOTHING, NodeId};
 use super::programs::Programs;
 use super::value::Value;
+use crate::bound::Bound;
 use crate::lexical::search::FARTHEST;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
-/// Distinct items that an array may need at its end, by recursion.
-const MAX_DISTINCT: u32 = 200;
-const WHAT_IS_DISTINCT: &str = "items to search for that must differ";
+/// Distinct items that an array may need at its end.
+const MAX_DISTINCT: u32 = Bound::DistinctItems.max() as u32;
 /// So many items of a set are copied in a step.
 const ITEMS_A_STEP: usize = 16;
 /// Items are parsed this deep.
@@ -54,7 +54,7 @@ impl Programs {
         formula: FormulaId,
         item: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<FormulaId, OutOfFuel> {
+    ) -> Result<FormulaId, Stop> {
         let facts = self.logic.facts(formula);
         if !facts.has_unique {
             return Ok(formula);
@@ -81,7 +81,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         text: &[u8],
         fuel: &mut Fuel,
-    ) -> Result<NodeId, OutOfFuel> {
+    ) -> Result<NodeId, Stop> {
         fuel.burn(1 + text.len() as u64)?;
         let text = String::from_utf8_lossy(text);
         let Ok(value) = Value::parse(&text, MAX_NESTING) else {
@@ -97,7 +97,7 @@ impl Programs {
     }
 
     /// The set of the items so far.
-    fn items_so_far(&self, formula: FormulaId, fuel: &mut Fuel) -> Result<SetId, OutOfFuel> {
+    fn items_so_far(&self, formula: FormulaId, fuel: &mut Fuel) -> Result<SetId, Stop> {
         let leaves = self.logic.leaves(&[formula], fuel)?;
         let set = leaves
             .iter()
@@ -128,7 +128,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let Some(rest) = self.rest_with_distinct(lexicon, formula, fuel)? else {
             return Ok(DEAD);
         };
@@ -154,7 +154,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Rest>, OutOfFuel> {
+    ) -> Result<Option<Rest>, Stop> {
         let set = self.items_so_far(formula, fuel)?;
         let distinct = self.where_distinct(formula, true);
         match self.distinct_ending(lexicon, distinct, set, fuel)? {
@@ -184,7 +184,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
+    ) -> Result<Option<Vec<Vec<u8>>>, Stop> {
         let Some(needed) = self.items_needed(lexicon, formula, fuel)? else {
             return Ok(None);
         };
@@ -199,7 +199,7 @@ impl Programs {
                 }));
             }
         }
-        Err(fuel.exhaust(WHAT_IS_DISTINCT, u64::from(MAX_DISTINCT)))
+        Err(fuel.exhaust(Bound::DistinctItems))
     }
 
     /// A lower bound on the items that an array needs to end, as if all that may come were distinct;
@@ -209,7 +209,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
+    ) -> Result<Option<u32>, Stop> {
         let start = self.where_distinct(formula, true);
         if let Some(&known) = self.costs.items_needed.get(&start) {
             return Ok(known);
@@ -226,7 +226,7 @@ impl Programs {
                 break;
             }
             if depth == MAX_DISTINCT && !level.is_empty() {
-                return Err(fuel.exhaust(WHAT_IS_DISTINCT, u64::from(MAX_DISTINCT)));
+                return Err(fuel.exhaust(Bound::DistinctItems));
             }
             let mut next = Vec::new();
             for formula in level {
@@ -253,7 +253,7 @@ impl Programs {
         most: u32,
         search: &mut Distinct,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
+    ) -> Result<Option<Vec<Vec<u8>>>, Stop> {
         fuel.burn(1)?;
         let facts = self.logic.facts(formula);
         if facts.closes {
@@ -292,7 +292,7 @@ impl Programs {
         most: u32,
         search: &mut Distinct,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
+    ) -> Result<Option<Vec<Vec<u8>>>, Stop> {
         let outcomes = self.outcomes(lexicon, &[formula], Event::Item, fuel)?;
         for outcome in outcomes.iter() {
             let mut value = outcome.value;
@@ -327,7 +327,7 @@ impl Programs {
         value: NodeId,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<NodeId>, OutOfFuel> {
+    ) -> Result<Option<NodeId>, Stop> {
         let facts = self.logic.facts(formula);
         if self.array_cost(lexicon, formula, fuel)? == DEAD {
             if !facts.has_repeated {

@@ -8,7 +8,7 @@
 use super::formula::FormulaId;
 use super::frame::{Frame, Place};
 use super::programs::Programs;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// What can be said of a frame without the text of the key or item before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Programs {
         frame: &Frame,
         is_infinite: bool,
         fuel: &mut Fuel,
-    ) -> Result<Unread, OutOfFuel> {
+    ) -> Result<Unread, Stop> {
         Ok(match *frame {
             Frame::Array { array, style, .. } => {
                 let spacing = self.style(style).spacing;

@@ -18,7 +18,7 @@ use super::value::{Value, unquote};
 use super::words::{Rest, Words};
 use crate::held::{allocated, with_room};
 use crate::lexical::search::DEAD;
-use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
+use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, Stop, UNBOUNDED};
 
 /// Values of values are listed this deep, by recursion.
 const MAX_OPEN: usize = 16;
@@ -153,7 +153,7 @@ impl Programs {
         node: NodeId,
         count: usize,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let open = &self.values.open;
         let is_within = open.contains(&node) || open.len() >= MAX_OPEN;
         if is_within || self.values.of(node).len() >= count {
@@ -172,7 +172,7 @@ impl Programs {
         self.values.open.pop();
         let after = values.words.memory_bytes();
         self.values.bytes = (self.values.bytes + after).saturating_sub(before);
-        if fuel.lacks().is_some() {
+        if let Err(Stop::Bytes(_)) = listed {
             // There is no going on from there.
             let held = after + values.found.iter().map(Listed::held).sum::<usize>();
             self.values.bytes = self.values.bytes.saturating_sub(held);
@@ -189,7 +189,7 @@ impl Programs {
         values: &mut Values,
         count: usize,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         while values.found.len() < count {
             let held = self.memory_bytes();
             fuel.check_bytes(held + values.words.memory_bytes())?;
@@ -254,7 +254,7 @@ impl Programs {
         values: &mut Values,
         count: usize,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         if values.others == EMPTY {
             return Ok(());
         }
@@ -288,7 +288,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         node: NodeId,
         fuel: &mut Fuel,
-    ) -> Result<Values, OutOfFuel> {
+    ) -> Result<Values, Stop> {
         let shape = self.shape(lexicon, node, fuel)?;
         let texts = self.texts(lexicon);
         let (plain_number, plain_string) = self.plain_spellings(lexicon);

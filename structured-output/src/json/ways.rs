@@ -13,7 +13,7 @@ use super::node::{ANYTHING, NodeId};
 use super::programs::Programs;
 use super::relation::Relation;
 use crate::held::{allocated, shared, with_room};
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, Stop};
 
 /// A value that may come, and what remains then of each of some formulas.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Programs {
         formulas: &[FormulaId],
         event: Event,
         fuel: &mut Fuel,
-    ) -> Result<Arc<[Outcome]>, OutOfFuel> {
+    ) -> Result<Arc<[Outcome]>, Stop> {
         let key = (formulas.into(), event);
         if let Some(known) = self.outcomes_of.get(&key) {
             return Ok(Arc::clone(known));
@@ -81,13 +81,8 @@ impl Programs {
         formulas: &[FormulaId],
         event: Event,
         fuel: &mut Fuel,
-        good: &mut impl FnMut(
-            &mut Self,
-            &mut Lexicon,
-            &[FormulaId],
-            &mut Fuel,
-        ) -> Result<bool, OutOfFuel>,
-    ) -> Result<bool, OutOfFuel> {
+        good: &mut impl FnMut(&mut Self, &mut Lexicon, &[FormulaId], &mut Fuel) -> Result<bool, Stop>,
+    ) -> Result<bool, Stop> {
         let mut pending = vec![(ANYTHING, self.derive_each(formulas, event, fuel)?)];
         while let Some((path, formulas)) = pending.pop() {
             // Conditions occur in the positive only: what holds where none of them does, holds.
@@ -110,7 +105,7 @@ impl Programs {
         node: NodeId,
         formulas: Vec<FormulaId>,
         fuel: &mut Fuel,
-    ) -> Result<Vec<Outcome>, OutOfFuel> {
+    ) -> Result<Vec<Outcome>, Stop> {
         let mut found: Vec<(Vec<NodeId>, Vec<FormulaId>)> = Vec::new();
         let mut index: HashMap<Vec<FormulaId>, usize> = HashMap::new();
         let mut pending = vec![(node, formulas)];
@@ -145,7 +140,7 @@ impl Programs {
         (formula, event): (FormulaId, Event),
         number: usize,
         fuel: &mut Fuel,
-    ) -> Result<Option<(NodeId, FormulaId)>, OutOfFuel> {
+    ) -> Result<Option<(NodeId, FormulaId)>, Stop> {
         if !self.ways_of.contains_key(&(formula, event)) {
             let derived = self.derive_each(&[formula], event, fuel)?;
             self.ways_of.insert((formula, event), Ways::new(derived));
@@ -171,7 +166,7 @@ impl Programs {
             ways.is_split -= 1;
             let before = ways.found.len() + ways.pending.len();
             match &way {
-                Err(OutOfFuel) => ways.pending.push(next),
+                Err(_) => ways.pending.push(next),
                 Ok(None) => ways.pending.extend(pending),
                 Ok(Some((path, rest))) => {
                     ways.found.extend(rest.first().map(|&rest| (*path, rest)))
@@ -202,7 +197,7 @@ impl Programs {
         formulas: Vec<FormulaId>,
         pending: &mut Vec<(NodeId, Vec<FormulaId>)>,
         fuel: &mut Fuel,
-    ) -> Result<Option<(NodeId, Vec<FormulaId>)>, OutOfFuel> {
+    ) -> Result<Option<(NodeId, Vec<FormulaId>)>, Stop> {
         fuel.burn(1)?;
         self.charge(lexicon.memory_bytes(), fuel)?;
         if formulas.iter().all(|&id| id == FALSE) {

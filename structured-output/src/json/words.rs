@@ -7,7 +7,7 @@ use super::composites::BYTES_A_STEP;
 use super::programs::Programs;
 use crate::held::{allocated, with_room};
 use crate::lexical::search::DEAD;
-use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, Stop};
 
 /// What stands in a row to be listed: how long the shortest text is, its beginning, and by number what
 /// may follow.
@@ -38,7 +38,7 @@ impl Words {
         text: Vec<u8>,
         rest: Rest,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let (Rest::One(language) | Rest::Language(language, _)) = rest;
         let distance = lexicon.distance(language, fuel)?;
         if distance != DEAD {
@@ -56,7 +56,7 @@ impl Words {
         lexicon: &mut Lexicon,
         held: usize,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<u8>>, OutOfFuel> {
+    ) -> Result<Option<Vec<u8>>, Stop> {
         while let Some(Reverse((length, mut text, number))) = self.waiting.peek().cloned() {
             // Long beginnings are copied for each text that may follow.
             fuel.burn(1 + (text.len() / BYTES_A_STEP) as u64)?;

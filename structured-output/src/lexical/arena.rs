@@ -7,11 +7,11 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use super::byte_set::ByteSet;
 use super::facts::Facts;
 use super::free_text::{FreeTextId, FreeTexts};
+use super::labels::Others;
 use super::residue::{ResidueId, Residues};
 use super::row_scratch::RowScratch;
 use super::rows::Rows;
 use crate::held::with_room;
-use crate::index::Others;
 
 /// An expression, and at once the automaton state that it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -127,7 +127,7 @@ pub(crate) struct Lexicon {
     /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
     pub(super) bytes: Vec<ExprId>,
     /// Formats of strings met so far, with bounds on their length: see `json::format`.
-    pub(crate) formats: HashMap<(String, crate::regex::Chars), ExprId>,
+    pub(crate) formats: HashMap<(String, super::chars::Chars), ExprId>,
     /// Nodes looked up so far: what constructors have cost.
     pub(super) work: u64,
     /// The longest token, in bytes: how far one step of a matcher can go.

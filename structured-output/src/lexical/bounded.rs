@@ -1,7 +1,7 @@
 //! Languages that begin with characters up to a count.
 
 use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
-use super::fuel::{Fuel, OutOfFuel};
+use super::fuel::{Fuel, Stop};
 
 /// `C{min,max} B`, or what of it begins with some of the characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Lexicon {
         &mut self,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<BoundedHead>, OutOfFuel> {
+    ) -> Result<Option<BoundedHead>, Stop> {
         let (head, rest) = self.split(expr);
         if let Some(mut found) = self.counted(head, rest) {
             let any = self.star(found.character);

@@ -6,7 +6,7 @@
 //! none, the languages of all the states it saw are empty.
 
 use super::arena::{EMPTY, ExprId, Lexicon, MANY_MARKS, NO_MARK, Node};
-use super::fuel::{Fuel, OutOfFuel};
+use super::fuel::{Fuel, Stop};
 use super::search::{DEAD, FARTHEST, Graph, UNKNOWN, nearest_end};
 
 /// What searches have found.
@@ -30,7 +30,7 @@ impl Memo {
 
 impl Lexicon {
     /// Whether some string is in the language: whether the state can reach an end.
-    pub(crate) fn is_live(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    pub(crate) fn is_live(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, Stop> {
         let facts = self.facts(expr);
         if facts.live || expr == EMPTY {
             return Ok(facts.live);
@@ -59,18 +59,14 @@ impl Lexicon {
     }
 
     /// Length in bytes of the shortest string in the language; [`DEAD`] where there is none.
-    pub(crate) fn distance(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+    pub(crate) fn distance(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<u32, Stop> {
         nearest_end(self, expr, fuel)
     }
 
     /// The ends of a lexeme, each with the bytes of the shortest way to it, the nearest first. An
     /// end without mark is [`NO_MARK`]. A step where all ends have one mark and nothing has to be
     /// searched for, else one per part before them.
-    pub(crate) fn ends(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<(u32, u16)>, OutOfFuel> {
+    pub(crate) fn ends(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Vec<(u32, u16)>, Stop> {
         let mut ends = Vec::new();
         let mut pending = vec![(expr, 0_u32)];
         while let Some((expr, cost)) = pending.pop() {
@@ -143,12 +139,12 @@ impl Graph for Lexicon {
         }
     }
 
-    fn is_end(&mut self, _: ExprId, _: &mut Fuel) -> Result<bool, OutOfFuel> {
+    fn is_end(&mut self, _: ExprId, _: &mut Fuel) -> Result<bool, Stop> {
         // Known of every expression.
         Ok(false)
     }
 
-    fn successors(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Vec<ExprId>, OutOfFuel> {
+    fn successors(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Vec<ExprId>, Stop> {
         let derivatives = self.derivatives(expr, fuel)?;
         Ok(derivatives.into_iter().map(|(_, next)| next).collect())
     }
@@ -245,7 +241,7 @@ mod tests {
             let even = l.star(y);
             l.and(&[both, even])
         };
-        assert_eq!(l.distance(both, &mut Fuel::new(50)), Err(OutOfFuel));
+        assert_eq!(l.distance(both, &mut Fuel::new(50)), Err(Stop::Steps));
         // What was found on the way is kept, so that a larger budget gets there.
         assert_eq!(
             l.distance(both, &mut Fuel::new(10_000_000)),

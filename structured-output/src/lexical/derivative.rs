@@ -5,7 +5,7 @@
 
 use super::arena::{EMPTY, EPSILON, ExprId, Lexicon, Node, TURNING_BYTES, UNBOUNDED};
 use super::byte_set::ByteSet;
-use super::fuel::{Fuel, OutOfFuel};
+use super::fuel::{Fuel, Stop};
 use super::rows::RowRef;
 
 /// Operands of operands are derived by recursion up to this depth, then by rows.
@@ -25,7 +25,7 @@ impl Lexicon {
         expr: ExprId,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<ExprId, OutOfFuel> {
+    ) -> Result<ExprId, Stop> {
         if let Some((bytes, next)) = self.first_class(expr) {
             return Ok(if bytes.contains(byte) { next } else { EMPTY });
         }
@@ -58,7 +58,7 @@ impl Lexicon {
         expr: ExprId,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<ExprId, OutOfFuel> {
+    ) -> Result<ExprId, Stop> {
         if let Some((bytes, next)) = self.first_class(expr) {
             return Ok(if bytes.contains(byte) { next } else { EMPTY });
         }
@@ -83,7 +83,7 @@ impl Lexicon {
         byte: u8,
         depth: u32,
         fuel: &mut Fuel,
-    ) -> Result<ExprId, OutOfFuel> {
+    ) -> Result<ExprId, Stop> {
         if depth == MAX_DEPTH {
             return self.derivative(expr, byte, fuel);
         }
@@ -159,23 +159,19 @@ impl Lexicon {
         &mut self,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Vec<(ByteSet, ExprId)>, OutOfFuel> {
+    ) -> Result<Vec<(ByteSet, ExprId)>, Stop> {
         let row = self.row(expr, fuel)?;
         let live = self.rows.entries(row).filter(|&(_, to)| to != EMPTY);
         Ok(live.map(|(bytes, to)| (*bytes, to)).collect())
     }
 
     /// The row of an expression.
-    pub(crate) fn row_ref(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<RowRef, OutOfFuel> {
+    pub(crate) fn row_ref(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<RowRef, Stop> {
         Ok(RowRef(self.row(expr, fuel)?))
     }
 
     /// The bytes that have a derivative.
-    pub(crate) fn first_bytes(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<ByteSet, OutOfFuel> {
+    pub(crate) fn first_bytes(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<ByteSet, Stop> {
         if let Some((bytes, _)) = self.first_class(expr) {
             return Ok(bytes);
         }
@@ -186,11 +182,7 @@ impl Lexicon {
 
     /// The coarse alphabets that tell apart all that an expression does, and the first states after
     /// it, as bits: a look ahead of at most some dozens of states.
-    pub(crate) fn fitting_alphabets(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<u8, OutOfFuel> {
+    pub(crate) fn fitting_alphabets(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<u8, Stop> {
         let mut seen = vec![expr];
         let mut at = 0;
         let mut fits = u8::MAX;
@@ -286,6 +278,6 @@ mod tests {
         let word = l.literal(&b"ab".repeat(500));
         let twice = l.repeat(word, 2, 3);
         let mut fuel = Fuel::new(500);
-        assert_eq!(l.derivative(twice, b'a', &mut fuel), Err(OutOfFuel));
+        assert_eq!(l.derivative(twice, b'a', &mut fuel), Err(Stop::Steps));
     }
 }

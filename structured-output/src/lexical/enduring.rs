@@ -12,9 +12,9 @@ use hashbrown::HashMap;
 
 use super::arena::{ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
-use super::fuel::{Fuel, OutOfFuel};
+use super::fuel::{Fuel, Stop};
+use super::labels::Others;
 use super::lasting::Lasting;
-use crate::index::Others;
 
 /// Parts in parts that are looked into.
 const MAX_DEPTH: u32 = 24;
@@ -143,11 +143,7 @@ impl Lexicon {
     ///
     /// # Errors
     /// Out of fuel: a step per part looked at.
-    pub(crate) fn enduring(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Enduring, OutOfFuel> {
+    pub(crate) fn enduring(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Enduring, Stop> {
         let facts = self.facts(expr);
         // Then each part is alive, and so is what is left after it.
         if !facts.exact || !facts.live || !facts.counted {
@@ -170,11 +166,7 @@ impl Lexicon {
     }
 
     /// Sets of characters that parts of an expression repeat.
-    fn counted_characters(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<Lasting>, OutOfFuel> {
+    fn counted_characters(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Vec<Lasting>, Stop> {
         let mut found: Vec<Lasting> = Vec::new();
         let mut pending = vec![expr];
         for _ in 0..MAX_PARTS {
@@ -213,7 +205,7 @@ impl Lexicon {
         depth: u32,
         known: &mut HashMap<ExprId, Reach>,
         fuel: &mut Fuel,
-    ) -> Result<Reach, OutOfFuel> {
+    ) -> Result<Reach, Stop> {
         if let Some(&known) = known.get(&expr) {
             return Ok(known);
         }

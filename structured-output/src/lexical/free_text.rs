@@ -14,8 +14,8 @@ use hashbrown::HashMap;
 use super::arena::{EMPTY, ExprId, Lexicon, NO_MARK, Node};
 use super::byte_set::ByteSet;
 use super::facts::Facts;
+use super::labels::{Labels, Others};
 use super::word_automaton::{NO_TAG, NONE, WordAutomaton};
-use crate::index::{Labels, Others};
 
 /// A place in free text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,7 +1,6 @@
 //! Steps: the measure of work.
 
-use std::cell::Cell;
-
+use crate::bound::Bound;
 use crate::metered::MeteredAllocator;
 
 /// Steps left for a piece of work, and the memory that it may fill. Counts what is done, never time, so
@@ -12,19 +11,19 @@ pub(crate) struct Fuel {
     max_bytes: usize,
     /// As much as the thread may hold, by its own count.
     max_thread_bytes: isize,
-    /// Of which of both more was held.
-    lacks: Cell<Option<Lack>>,
-    /// What was asked for beyond what is done at all.
-    beyond: Option<Bound>,
 }
 
-/// A bound that takes all that is left, for a reason of its own.
+/// Why work ended before it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bound {
-    /// What there are too many of.
-    pub(crate) what: &'static str,
-    /// As many as there may be.
-    pub(crate) max: u64,
+pub(crate) enum Stop {
+    /// Its steps are used up.
+    Steps,
+    /// Its memory is.
+    Bytes(Lack),
+    /// A text could be read in more ways at once than may be.
+    Items,
+    /// It met a bound that no option raises.
+    Bound(Bound),
 }
 
 /// Memory of which there is too little.
@@ -36,10 +35,6 @@ pub(crate) enum Lack {
     Thread,
 }
 
-/// The steps are used up, or the memory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OutOfFuel;
-
 impl Fuel {
     /// That many steps.
     pub(crate) fn new(steps: u64) -> Self {
@@ -47,8 +42,6 @@ impl Fuel {
             left: steps,
             max_bytes: usize::MAX,
             max_thread_bytes: isize::MAX,
-            lacks: Cell::new(None),
-            beyond: None,
         }
     }
 
@@ -74,33 +67,22 @@ impl Fuel {
 
     /// Looks whether there is still room where so many bytes of states are held. Asked where states are
     /// made, so that one call can't fill much more than it may.
-    pub(crate) fn check_bytes(&self, held: usize) -> Result<(), OutOfFuel> {
+    pub(crate) fn check_bytes(&self, held: usize) -> Result<(), Stop> {
         match held <= self.max_bytes {
             true => self.check_thread_bytes(),
-            false => Err(self.out_of_bytes(Lack::States)),
+            false => Err(Stop::Bytes(Lack::States)),
         }
     }
 
-    fn check_thread_bytes(&self) -> Result<(), OutOfFuel> {
+    fn check_thread_bytes(&self) -> Result<(), Stop> {
         match MeteredAllocator::thread_bytes() <= self.max_thread_bytes {
             true => Ok(()),
-            false => Err(self.out_of_bytes(Lack::Thread)),
+            false => Err(Stop::Bytes(Lack::Thread)),
         }
-    }
-
-    #[cold]
-    fn out_of_bytes(&self, lack: Lack) -> OutOfFuel {
-        self.lacks.set(Some(lack));
-        OutOfFuel
-    }
-
-    /// What memory was used up, if some was, also where that was freed since.
-    pub(crate) fn lacks(&self) -> Option<Lack> {
-        self.lacks.get()
     }
 
     /// Takes some steps, of which each may have taken memory too.
-    pub(crate) fn burn(&mut self, steps: u64) -> Result<(), OutOfFuel> {
+    pub(crate) fn burn(&mut self, steps: u64) -> Result<(), Stop> {
         self.check_thread_bytes()?;
         match self.left.checked_sub(steps) {
             Some(left) => {
@@ -109,26 +91,22 @@ impl Fuel {
             }
             None => {
                 self.left = 0;
-                Err(OutOfFuel)
+                Err(Stop::Steps)
             }
         }
     }
 
-    /// Takes all steps that are left: what would come next is beyond what is done at all.
-    pub(crate) fn exhaust(&mut self, what: &'static str, max: u64) -> OutOfFuel {
+    /// Takes all steps that are left: what would come next is beyond a bound.
+    pub(crate) fn exhaust(&mut self, bound: Bound) -> Stop {
         self.left = 0;
-        self.beyond = Some(Bound { what, max });
-        OutOfFuel
+        Stop::Bound(bound)
     }
 
     /// A part of it, for work that may fail alone: what that takes is yet to be burned here.
     pub(crate) fn part(&self, steps: u64) -> Self {
         Self {
             left: self.left.min(steps),
-            max_bytes: self.max_bytes,
-            max_thread_bytes: self.max_thread_bytes,
-            lacks: Cell::new(None),
-            beyond: None,
+            ..*self
         }
     }
 
@@ -140,22 +118,32 @@ impl Fuel {
     pub(crate) fn within<T>(
         &mut self,
         steps: u64,
-        work: impl FnOnce(&mut Self) -> Result<T, OutOfFuel>,
-    ) -> Result<Option<T>, OutOfFuel> {
+        work: impl FnOnce(&mut Self) -> Result<T, Stop>,
+    ) -> Result<Option<T>, Stop> {
         let mut part = self.part(steps);
         let granted = part.left();
         let done = work(&mut part);
-        if part.lacks().is_some() {
-            self.lacks.set(part.lacks());
-            return Err(OutOfFuel);
+        if let Err(stop @ Stop::Bytes(_)) = done {
+            return Err(stop);
         }
         self.burn(granted - part.left())?;
         Ok(done.ok())
     }
 
-    /// The bound because of which all steps were taken, if it was for one.
-    pub(crate) fn beyond(&self) -> Option<Bound> {
-        self.beyond
+    /// As [`within`](Self::within), for work that is to have all of its steps.
+    ///
+    /// # Errors
+    /// The memory is used up; or all steps that are left, which are fewer.
+    pub(crate) fn all_within<T>(
+        &mut self,
+        steps: u64,
+        work: impl FnOnce(&mut Self) -> Result<T, Stop>,
+    ) -> Result<Option<T>, Stop> {
+        let has_all = self.left >= steps;
+        match self.within(steps, work)? {
+            None if !has_all => Err(Stop::Steps),
+            done => Ok(done),
+        }
     }
 
     /// Steps left.

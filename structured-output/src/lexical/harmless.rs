@@ -13,9 +13,9 @@
 
 use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
-use super::fuel::{Fuel, OutOfFuel};
+use super::fuel::{Fuel, Stop};
+use super::labels::Others;
 use super::lasting::Lasting;
-use crate::index::Others;
 
 /// Larger combinations are not looked into.
 const MAX_PARTS: usize = 256;
@@ -70,7 +70,7 @@ impl Lexicon {
         &mut self,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Harmless>, OutOfFuel> {
+    ) -> Result<Option<Harmless>, Stop> {
         let (combination, tail) = match self.node(expr) {
             Node::Concat(head, tail) => (head, tail),
             _ => (expr, EPSILON),
@@ -113,11 +113,7 @@ impl Lexicon {
     }
 
     /// The parts of a combination; `None` where one is neither a search nor a plain text.
-    fn gather(
-        &mut self,
-        combination: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<Gathered>, OutOfFuel> {
+    fn gather(&mut self, combination: ExprId, fuel: &mut Fuel) -> Result<Option<Gathered>, Stop> {
         let mut gathered = Gathered::default();
         let mut pending = vec![combination];
         let mut num_parts = 0;
@@ -146,7 +142,7 @@ impl Lexicon {
         part: ExprId,
         gathered: &mut Gathered,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let mut rest = part;
         let (first, after) = self.head_and_rest(part);
         if let Some(character) = self.repeated_any(first, fuel)? {
@@ -201,7 +197,7 @@ impl Lexicon {
     }
 
     /// The character that an expression repeats without bound, where that is nearly any.
-    fn repeated_any(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Option<ExprId>, OutOfFuel> {
+    fn repeated_any(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Option<ExprId>, Stop> {
         let Node::Repeat {
             body,
             min: 0,
@@ -216,12 +212,7 @@ impl Lexicon {
     }
 
     /// Adds all bytes that may be read of an expression. False where that isn't plain.
-    fn add_bytes(
-        &self,
-        expr: ExprId,
-        bytes: &mut ByteSet,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    fn add_bytes(&self, expr: ExprId, bytes: &mut ByteSet, fuel: &mut Fuel) -> Result<bool, Stop> {
         let mut pending = vec![expr];
         let mut num_parts = 0;
         while let Some(part) = pending.pop() {

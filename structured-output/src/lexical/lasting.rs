@@ -12,8 +12,8 @@
 
 use super::arena::{EMPTY, EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
-use super::fuel::{Fuel, OutOfFuel};
-use crate::index::Others;
+use super::fuel::{Fuel, Stop};
+use super::labels::Others;
 
 /// Within a character a language is in no more states than these, or is not looked at further.
 const MOST_STATES: usize = 16;
@@ -55,7 +55,7 @@ impl Lexicon {
     /// # Errors
     /// Out of fuel: a step per part looked at, and the search for a string where an intersection has
     /// to be told from an empty one.
-    pub(crate) fn lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Lasting, OutOfFuel> {
+    pub(crate) fn lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Lasting, Stop> {
         if let Some(&learned) = self.learned_lasting.get(&expr) {
             return Ok(learned);
         }
@@ -66,13 +66,13 @@ impl Lexicon {
     ///
     /// # Errors
     /// Out of fuel.
-    pub(crate) fn learn_lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    pub(crate) fn learn_lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<(), Stop> {
         let found = self.find_lasting(expr, fuel)?;
         self.learned_lasting.insert(expr, found);
         Ok(())
     }
 
-    fn find_lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Lasting, OutOfFuel> {
+    fn find_lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Lasting, Stop> {
         if let Some((rest, tail)) = self.less_finite(expr) {
             // Whatever is read, finitely many strings less leave some of infinitely many.
             let (core, lasting) = self.stable(rest, MAX_DEPTH, fuel)?;
@@ -110,7 +110,7 @@ impl Lexicon {
         expr: ExprId,
         depth: u32,
         fuel: &mut Fuel,
-    ) -> Result<(ExprId, Lasting), OutOfFuel> {
+    ) -> Result<(ExprId, Lasting), Stop> {
         const NOTHING: (ExprId, Lasting) = (EMPTY, Lasting::NONE);
         fuel.burn(1)?;
         let Some(depth) = depth.checked_sub(1) else {
@@ -159,11 +159,7 @@ impl Lexicon {
     }
 
     /// The characters that are each a string of a language.
-    pub(super) fn characters_of(
-        &mut self,
-        body: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Lasting, OutOfFuel> {
+    pub(super) fn characters_of(&mut self, body: ExprId, fuel: &mut Fuel) -> Result<Lasting, Stop> {
         if let Some(&known) = self.lasting_of.get(&body) {
             return Ok(known);
         }
@@ -182,7 +178,7 @@ impl Lexicon {
     }
 
     /// The characters beyond ASCII that are strings of a language.
-    fn other_characters(&mut self, body: ExprId, fuel: &mut Fuel) -> Result<Others, OutOfFuel> {
+    fn other_characters(&mut self, body: ExprId, fuel: &mut Fuel) -> Result<Others, Stop> {
         Others::all_that(|sequence| {
             let mut states = vec![body];
             for range in sequence {
@@ -215,7 +211,7 @@ impl Lexicon {
         &mut self,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Others, OutOfFuel> {
+    ) -> Result<Others, Stop> {
         if let Some(&known) = self.others_that_stay.get(&expr) {
             return Ok(known);
         }

@@ -7,6 +7,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `byte_set` | a set of bytes |
+//! | `labels`, `chars` | a set of characters, and how many characters a text has |
 //! | `fuel` | steps, the measure of work |
 //! | `arena` | expressions, interned |
 //! | `facts` | what is known of one from its operands |
@@ -40,6 +41,7 @@ mod arena;
 mod bounded;
 mod build;
 mod byte_set;
+mod chars;
 mod choice_tree;
 mod completion;
 mod containment;
@@ -52,6 +54,7 @@ mod free_text;
 mod fuel;
 mod harmless;
 mod inclusion;
+mod labels;
 mod lasting;
 mod marks;
 mod nested;
@@ -74,10 +77,12 @@ pub(crate) use arena::{
 };
 pub(crate) use bounded::BoundedHead;
 pub(crate) use byte_set::ByteSet;
+pub(crate) use chars::Chars;
 pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
 pub(crate) use free_text::{After, FreeText};
-pub(crate) use fuel::{Bound, Fuel, Lack, OutOfFuel};
+pub(crate) use fuel::{Fuel, Lack, Stop};
+pub(crate) use labels::{CONTINUATION, Labels, Others, characters_from};
 pub(crate) use lasting::Lasting;
 pub(crate) use parts::{Characters, Less};
 pub(crate) use residue::{MAX_MODULUS, MAX_PLACES, Part, Residue};

@@ -3,7 +3,7 @@
 
 use super::arena::{EMPTY, EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
-use super::fuel::{Fuel, OutOfFuel};
+use super::fuel::{Fuel, Stop};
 use super::row_scratch::RowScratch;
 use super::rows::{NO_ROW, Row};
 
@@ -12,7 +12,7 @@ const FEW_BYTES: usize = 4;
 
 impl Lexicon {
     /// The row of an expression, computed where it isn't yet, operands first.
-    pub(super) fn row(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Row, OutOfFuel> {
+    pub(super) fn row(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Row, Stop> {
         if let Some(row) = self.rows.get(expr) {
             return Ok(row);
         }
@@ -66,7 +66,7 @@ impl Lexicon {
     }
 
     /// Computes the row of an expression whose operands have theirs.
-    fn compute_row(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    fn compute_row(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<(), Stop> {
         // Rows are made by the thousand: what they are put together from is kept for the next one.
         let mut scratch = self.row_scratch.take().unwrap_or_default();
         let computed = self.compute_row_with(&mut scratch, expr, fuel);
@@ -79,7 +79,7 @@ impl Lexicon {
         scratch: &mut RowScratch,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let before = self.work;
         scratch.clear();
         let map = match self.node(expr) {
@@ -197,7 +197,7 @@ impl Lexicon {
 
     /// `Or` of the scratch's rows. Operands with few bytes, such as the words of a choice, are gathered
     /// by byte, so that a thousand of them cost about a thousand steps. Those of `few` are so already.
-    fn union_row(&mut self, scratch: &mut RowScratch, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+    fn union_row(&mut self, scratch: &mut RowScratch, fuel: &mut Fuel) -> Result<u32, Stop> {
         if scratch.ends.is_empty() {
             return Ok(self.row_of_names(scratch));
         }
@@ -248,11 +248,7 @@ impl Lexicon {
     }
 
     /// `And` of the scratch's rows: where an operand has no derivative, nor has their intersection.
-    fn intersection_row(
-        &mut self,
-        scratch: &mut RowScratch,
-        fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    fn intersection_row(&mut self, scratch: &mut RowScratch, fuel: &mut Fuel) -> Result<u32, Stop> {
         let RowScratch {
             parts,
             ends,

@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-use super::fuel::{Fuel, OutOfFuel};
+use super::fuel::{Fuel, Stop};
 
 /// Distance of a state from which no end can be reached.
 pub(crate) const DEAD: u32 = u32::MAX;
@@ -33,14 +33,11 @@ pub(crate) trait Graph {
     }
 
     /// Whether a state is an end, where its distance is not known.
-    fn is_end(&mut self, state: Self::State, fuel: &mut Fuel) -> Result<bool, OutOfFuel>;
+    fn is_end(&mut self, state: Self::State, fuel: &mut Fuel) -> Result<bool, Stop>;
 
     /// The states one edge away.
-    fn successors(
-        &mut self,
-        state: Self::State,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<Self::State>, OutOfFuel>;
+    fn successors(&mut self, state: Self::State, fuel: &mut Fuel)
+    -> Result<Vec<Self::State>, Stop>;
 
     /// Takes note of a distance, so that `known` gives it from now on.
     fn remember(&mut self, state: Self::State, distance: u32);
@@ -64,7 +61,7 @@ pub(crate) fn nearest_end<G: Graph>(
     graph: &mut G,
     start: G::State,
     fuel: &mut Fuel,
-) -> Result<u32, OutOfFuel> {
+) -> Result<u32, Stop> {
     let known = graph.known(start);
     if known != UNKNOWN {
         return Ok(known);
@@ -95,7 +92,7 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
         &mut self,
         graph: &mut G,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         while let Some(&(Reverse((total, effort)), reached, state)) = self.queue.peek() {
             fuel.burn(1)?;
             let known = graph.known(state);

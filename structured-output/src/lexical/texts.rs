@@ -3,7 +3,7 @@
 use hashbrown::HashSet;
 
 use super::arena::{EPSILON, ExprId, Lexicon, Node};
-use super::fuel::{Fuel, OutOfFuel};
+use super::fuel::{Fuel, Stop};
 
 /// A class of so many bytes, repeated, is text.
 const MANY_BYTES: usize = 16;
@@ -31,11 +31,7 @@ impl Lexicon {
     ///
     /// # Errors
     /// Out of fuel, by the derivatives of these states.
-    pub(crate) fn is_prefix_free(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(crate) fn is_prefix_free(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, Stop> {
         if self.is_nullable(expr) {
             return Ok(expr == EPSILON);
         }

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use super::table::{Below, DEAD, Table};
 use super::walk::Exit;
 use crate::index::{ROOT, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, NO_MARK, Stop};
 
 /// After so many bytes a state that doesn't lead to itself is given up.
 const MOST_STEPS_TO_REST: usize = 4;
@@ -33,7 +33,7 @@ pub(crate) fn walk_beside(
     start: ExprId,
     reference: ExprId,
     fuel: &mut Fuel,
-) -> Result<Difference, OutOfFuel> {
+) -> Result<Difference, Stop> {
     let mut table = Table::default();
     // By pair of states: nodes come to few pairs again and again.
     let mut apart_of: HashMap<(u32, u32), ByteSet> = HashMap::new();
@@ -152,7 +152,7 @@ pub(crate) fn resting_state(
     lexicon: &mut Lexicon,
     start: ExprId,
     fuel: &mut Fuel,
-) -> Result<Option<ExprId>, OutOfFuel> {
+) -> Result<Option<ExprId>, Stop> {
     let mut expr = start;
     for _ in 0..MOST_STEPS_TO_REST {
         let derivatives = lexicon.derivatives(expr, fuel)?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use hashbrown::HashSet;
 
 use crate::index::{ROOT, Trie};
-use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, Stop};
 
 /// Along more nodes than these the walk is no longer worth it.
 const MAX_NODES: u32 = 8192;
@@ -28,7 +28,7 @@ pub(crate) fn ended_texts(
     texts: ExprId,
     fruitless: &mut Fruitless,
     fuel: &mut Fuel,
-) -> Result<Option<Vec<Range<u32>>>, OutOfFuel> {
+) -> Result<Option<Vec<Range<u32>>>, Stop> {
     if lexicon.is_nullable(whole) {
         return Ok(None);
     }

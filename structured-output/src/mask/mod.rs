@@ -6,10 +6,12 @@
 //! | `walk` | an automaton through a trie of tokens |
 //! | `beside` | two states through it side by side |
 //! | `ended_texts` | along finitely many texts |
+//! | `forgotten` | what is forgotten, dropped some entries at a time |
 //! | `table` | the states that a walk meets |
 
 pub(crate) mod beside;
 pub(crate) mod ended_texts;
+mod forgotten;
 pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod walk;
@@ -18,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::bitmask::BITS_PER_WORD;
+pub(crate) use forgotten::Forgotten;
 
 /// Masks with at most this many tokens are lists of ids.
 pub(crate) const MAX_SPARSE: usize = 64;

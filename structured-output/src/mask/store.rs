@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::forgotten::Forgotten;
 use super::{MAX_SPARSE, Mask};
-use crate::automaton::Forgotten;
 
 /// How a mask is put together: some large sets that are known by number, and a list of further ids.
 /// Masks of one recipe are equal. That is what they are recognised by: a large mask is neither

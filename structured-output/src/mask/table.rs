@@ -3,8 +3,10 @@
 use hashbrown::HashMap;
 
 use super::walk::Labelled;
-use crate::index::{Labels, Others, Trie};
-use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
+use crate::index::Trie;
+use crate::lexical::{
+    ByteSet, EMPTY, ExprId, Fuel, Labels, Lexicon, NO_MARK, Others, RowRef, Stop,
+};
 
 /// What is below a node of a trie: what occurs there, and the length of the longest word.
 #[derive(Clone, Copy)]
@@ -163,7 +165,7 @@ impl Table {
         lexicon: &mut Lexicon,
         state: u32,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         match self.states[state as usize].targets {
             UNSEEN => self.expand_new(lexicon, state, fuel),
             _ => Ok(()),
@@ -175,7 +177,7 @@ impl Table {
         lexicon: &mut Lexicon,
         state: u32,
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<(), Stop> {
         let state = &mut self.states[state as usize];
         state.targets = self.targets.len() as u32;
         state.first = lexicon.first_class(state.expr);
@@ -240,7 +242,7 @@ impl Table {
         state: u32,
         below: Below,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         let visited = &mut self.states[state as usize];
         if visited.num_visits == LOOKED_AT {
             return Ok(false);
@@ -402,7 +404,7 @@ impl Table {
         state: u32,
         class: u8,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let at = self.states[state as usize].targets as usize + usize::from(class);
         match self.targets[at] {
             UNSEEN => self.step_unseen(lexicon, state, class, fuel),
@@ -417,7 +419,7 @@ impl Table {
         state: u32,
         class: u8,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let State {
             row,
             first,
@@ -444,7 +446,7 @@ impl Table {
         state: u32,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let class = self.class(lexicon, state, byte);
         self.step_by_class(lexicon, state, class, fuel)
     }

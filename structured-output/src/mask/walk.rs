@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::table::{Below, DEAD, State, Table};
 use crate::index::{ROOT, TokenizerIndex, Trie};
-use crate::lexical::{ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, NO_MARK, Stop};
 
 /// A trie with what its labels stand for.
 #[derive(Clone, Copy)]
@@ -93,7 +93,7 @@ pub(crate) fn walk(
     table: &mut Table,
     fuel: &mut Fuel,
     visitor: &mut impl Visitor,
-) -> Result<bool, OutOfFuel> {
+) -> Result<bool, Stop> {
     let Labelled { trie, alphabet } = labelled;
     let mut first = (ROOT, start, 0_u32);
     if alphabet.is_none() {
@@ -192,7 +192,7 @@ fn walk_name(
     start: ExprId,
     fuel: &mut Fuel,
     visitor: &mut impl Visitor,
-) -> Result<Option<(u32, ExprId, u32)>, OutOfFuel> {
+) -> Result<Option<(u32, ExprId, u32)>, Stop> {
     let (mut node, mut expr, mut depth) = (ROOT, start, 0);
     while let Some((byte, next)) = lexicon.first_byte(expr) {
         fuel.burn(1)?;

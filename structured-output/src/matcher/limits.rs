@@ -1,7 +1,6 @@
 //! What a matcher may take, and where it goes on.
 
-use super::{AcceptedStep, GrammarMatcher};
-use crate::compiler::Renewals;
+use super::{AcceptedStep, GrammarMatcher, Renewals};
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
 
@@ -100,6 +99,7 @@ impl GrammarMatcher {
     pub(crate) fn accept_step(&mut self, step: AcceptedStep) -> Result<bool, MatcherError> {
         match step {
             AcceptedStep::Token(token_id) => self.accept_token(token_id),
+            AcceptedStep::TextOfStopToken(token_id) => self.accept_stop_token_as_text(token_id),
             AcceptedStep::Byte(byte) => self.accept_bytes(&[byte]),
         }
     }

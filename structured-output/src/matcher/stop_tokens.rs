@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::GrammarMatcher;
+use super::{AcceptedStep, GrammarMatcher};
 use crate::automaton::GrammarState;
 use crate::bitmask::bitmask_words;
 use crate::error::MatcherError;
@@ -13,6 +13,21 @@ use crate::mask::{Mask, MaskRef};
 const MAX_TRIED_TOKENS: usize = 64;
 
 impl GrammarMatcher {
+    /// Accepts a stop token of the matcher's own as text: true where it is one, the text can't end and the
+    /// grammar allows it, else nothing changes. For those that
+    /// [`GrammarMatcher::next_token_mask_within`] allows and [`GrammarMatcher::accept_token`] doesn't.
+    ///
+    /// # Errors
+    /// A limit; nothing changes.
+    pub fn accept_stop_token_as_text(&mut self, token_id: u32) -> Result<bool, MatcherError> {
+        let place = self.place;
+        if !self.is_own_stop_token(token_id) || place.terminated || self.may_end(place.state)? {
+            return Ok(false);
+        }
+        let next = self.after_text(place, token_id)?;
+        Ok(self.advance(AcceptedStep::TextOfStopToken(token_id), next))
+    }
+
     /// As [`GrammarMatcher::next_token_mask_completing`], where the shortest completion goes on with stop
     /// tokens of the matcher's own, which are text only where nothing else ends in time.
     pub(super) fn beside_own_stop_tokens(

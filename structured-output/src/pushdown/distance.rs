@@ -3,7 +3,7 @@
 use super::{Action, EMPTY_STACK, Machine, StackId, State};
 use crate::json::Programs;
 use crate::lexical::search::{DEAD, UNKNOWN};
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Stop};
 
 /// Of more ends of a lexeme than these not all are looked at.
 const MANY_ENDS: usize = 16;
@@ -21,10 +21,12 @@ struct Nearest {
 }
 
 impl Nearest {
-    /// Whether an end needn't be looked at any more: no other of its group is nearer.
-    fn is_before(&self, group: u32, end: LexemeEnd) -> bool {
-        self.found
-            .is_some_and(|(found, (total, _))| found < group || total <= end.0)
+    /// Whether an end needn't be looked at any more: no other of its group is nearer, or a group before
+    /// it has a completion of at most so many bytes.
+    fn is_before(&self, group: u32, end: LexemeEnd, enough: u32) -> bool {
+        self.found.is_some_and(|(found, (total, _))| {
+            total <= end.0 || (found < group && total <= enough)
+        })
     }
 
     /// An end with what is left after it.
@@ -47,7 +49,7 @@ impl Machine {
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<(u32, Option<u16>), OutOfFuel> {
+    ) -> Result<(u32, Option<u16>), Stop> {
         if state.stack == EMPTY_STACK {
             return Ok((self.lexicon.distance(state.lexeme, fuel)?, None));
         }
@@ -66,16 +68,30 @@ impl Machine {
         stack: StackId,
         lexeme: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<NearestEnd>, OutOfFuel> {
+    ) -> Result<Option<NearestEnd>, Stop> {
         let mut nearest = Nearest::default();
+        let enough = self.enough(stack, fuel)?;
         for (group, end) in self.ends_in_groups(stack, lexeme, fuel)? {
-            if nearest.is_before(group, end) {
+            if nearest.is_before(group, end, enough) {
                 continue;
             }
             let rest = self.after_end(stack, end.1, fuel)?;
             nearest.add(group, end, self.total(rest, fuel)?);
         }
         Ok(nearest.found.map(|(_, found)| found))
+    }
+
+    /// How short a completion has to be for the ends of later groups not to be looked at.
+    ///
+    /// Where a value has several goals, its end may meet one with which more is owed than before the
+    /// value: an array that is to contain a list with duplicates would have lists without them for ever.
+    fn enough(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<u32, Stop> {
+        match self.stacks.top(stack) {
+            Some(top) if self.programs.num_goals(&self.stacks.frame(top)) > 1 => {
+                self.total(stack, fuel)
+            }
+            _ => Ok(DEAD),
+        }
     }
 
     /// The ends of a lexeme in groups, in the order in which they are looked at: those of a group only
@@ -89,7 +105,7 @@ impl Machine {
         stack: StackId,
         lexeme: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Vec<(u32, LexemeEnd)>, OutOfFuel> {
+    ) -> Result<Vec<(u32, LexemeEnd)>, Stop> {
         let ends = self.lexicon.ends(lexeme, fuel)?;
         let way = match self.stacks.top(stack) {
             Some(top) if ends.len() > MANY_ENDS => {
@@ -127,12 +143,7 @@ impl Machine {
     }
 
     /// The stack after the end of a lexeme, as if what follows didn't depend on its text.
-    fn after_end(
-        &mut self,
-        stack: StackId,
-        mark: u16,
-        fuel: &mut Fuel,
-    ) -> Result<StackId, OutOfFuel> {
+    fn after_end(&mut self, stack: StackId, mark: u16, fuel: &mut Fuel) -> Result<StackId, Stop> {
         let below = self.stacks.below(stack);
         Ok(match self.action(stack, mark, fuel)? {
             Action::Replace(frames) => self.push_all(below, frames.into_iter().flatten()),
@@ -142,7 +153,7 @@ impl Machine {
     }
 
     /// Bytes of a short completion of a stack's frames; [`DEAD`] where there is none.
-    fn total(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+    fn total(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<u32, Stop> {
         let mut pending = vec![stack];
         let mut total = 0;
         while let Some(&next) = pending.last() {
@@ -192,7 +203,7 @@ impl Machine {
         stack: StackId,
         pending: &mut Vec<StackId>,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
+    ) -> Result<u32, Stop> {
         let Some(top) = self.stacks.top(stack) else {
             return Ok(DEAD);
         };
@@ -200,7 +211,7 @@ impl Machine {
         let mut nearest = Nearest::default();
         let mut asked_in = None;
         for (group, end) in self.ends_in_groups(stack, entry, fuel)? {
-            if nearest.is_before(group, end) {
+            if nearest.is_before(group, end, DEAD) {
                 continue;
             }
             if asked_in.is_some_and(|asked| asked < group) {
@@ -236,7 +247,7 @@ impl Machine {
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<Option<(u8, State)>, OutOfFuel> {
+    ) -> Result<Option<(u8, State)>, Stop> {
         if self.is_accepting(state, fuel)? {
             return Ok(None);
         }
@@ -267,7 +278,7 @@ impl Machine {
         lexeme: ExprId,
         (bytes, mark): LexemeEnd,
         fuel: &mut Fuel,
-    ) -> Result<Option<u8>, OutOfFuel> {
+    ) -> Result<Option<u8>, Stop> {
         let derivatives = self.lexicon.derivatives(lexeme, fuel)?;
         let mut by_byte: Vec<(u8, ExprId)> = derivatives
             .into_iter()
@@ -284,11 +295,7 @@ impl Machine {
     }
 
     /// The smallest byte with which a lexeme without frames below it comes nearest to its end.
-    fn byte_to_nearest(
-        &mut self,
-        lexeme: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<u8>, OutOfFuel> {
+    fn byte_to_nearest(&mut self, lexeme: ExprId, fuel: &mut Fuel) -> Result<Option<u8>, Stop> {
         let mut nearest: Option<(u32, u8)> = None;
         for (bytes, next) in self.lexicon.derivatives(lexeme, fuel)? {
             let distance = self.lexicon.distance(next, fuel)?;

@@ -2,15 +2,11 @@
 
 use super::{Action, KeyId, Machine, NO_KEY, StackId, State, UNREAD};
 use crate::json::Frame;
-use crate::lexical::{Fuel, NO_MARK, OutOfFuel};
+use crate::lexical::{Fuel, NO_MARK, Stop};
 
 impl Machine {
     /// Whether the text may end here.
-    pub(crate) fn is_accepting(
-        &mut self,
-        mut state: State,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(crate) fn is_accepting(&mut self, mut state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         loop {
             if !self.lexicon.is_nullable(state.lexeme) {
                 return Ok(false);
@@ -28,7 +24,7 @@ impl Machine {
         state: State,
         mark: u16,
         fuel: &mut Fuel,
-    ) -> Result<State, OutOfFuel> {
+    ) -> Result<State, Stop> {
         fuel.burn(1)?;
         self.read(state.stack);
         let below = self.stacks.below(state.stack);
@@ -65,7 +61,7 @@ impl Machine {
         state: State,
         marks: &[u16],
         fuel: &mut Fuel,
-    ) -> Result<State, OutOfFuel> {
+    ) -> Result<State, Stop> {
         fuel.burn(1)?;
         let ended = self
             .stacks
@@ -101,7 +97,7 @@ impl Machine {
         mut stack: StackId,
         item: KeyId,
         fuel: &mut Fuel,
-    ) -> Result<State, OutOfFuel> {
+    ) -> Result<State, Stop> {
         self.read(stack);
         let Some(mut top) = self.stacks.top(stack) else {
             // Nothing may follow.

@@ -33,8 +33,8 @@ mod texts;
 use hashbrown::HashMap;
 
 use crate::held::with_room;
-use crate::json::{Frame, Programs};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::json::{Action, Expansion, Frame, Programs};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, Stop};
 pub(crate) use keys::{KeyId, Keys, NO_KEY, UNREAD};
 pub(crate) use reads::Reads;
 pub(crate) use stack::{EMPTY_STACK, FrameId, StackId, Stacks};
@@ -72,35 +72,6 @@ impl State {
             item: without(self.item),
             ..self
         }
-    }
-}
-
-/// What a frame does, computed when it is first on top.
-#[derive(Clone, Copy)]
-pub(crate) struct Expansion {
-    /// The frame's lexemes, each ended by a mark.
-    pub(crate) entry: ExprId,
-    /// Whether an action needs the lexeme's text.
-    pub(crate) keeps_key: bool,
-    /// Whether the lexeme's text is a part of [`State::item`].
-    pub(crate) keeps_item: bool,
-}
-
-/// What follows the end of a lexeme.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// Frames that replace the top one, the last on top.
-    Replace([Option<Frame>; 2]),
-    /// Nothing; and where the frame below waits for a verdict, it is replaced by its outcome.
-    Verdict(u32),
-    /// An object's member with a key of its own: the frame after it depends on the key.
-    Member { next: Frame, value: Frame },
-}
-
-impl Action {
-    /// A frame in place of the top one.
-    pub(crate) fn replace(frame: Frame) -> Self {
-        Self::Replace([Some(frame), None])
     }
 }
 
@@ -175,7 +146,7 @@ impl Machine {
         &mut self,
         frames: &[Frame],
         fuel: &mut Fuel,
-    ) -> Result<State, OutOfFuel> {
+    ) -> Result<State, Stop> {
         let stack = self.push_all(EMPTY_STACK, frames.iter().copied());
         self.enter(stack, NO_KEY, fuel)
     }
@@ -183,6 +154,18 @@ impl Machine {
     /// The stacks.
     pub(crate) fn stacks(&self) -> &Stacks {
         &self.stacks
+    }
+
+    /// The brackets that close the arrays and objects of a stack.
+    pub(crate) fn closing_brackets(&self, mut stack: StackId) -> ByteSet {
+        let mut brackets = ByteSet::EMPTY;
+        while let Some(top) = self.stacks.top(stack) {
+            if let Some(bracket) = self.stacks.frame(top).closing_bracket() {
+                brackets.insert(bracket);
+            }
+            stack = self.stacks.below(stack);
+        }
+        brackets
     }
 
     /// The bytes of a text that a state keeps.
@@ -204,7 +187,7 @@ impl Machine {
         self.expansions.get(frame.0 as usize).copied().flatten()
     }
 
-    fn expansion(&mut self, id: FrameId, fuel: &mut Fuel) -> Result<Expansion, OutOfFuel> {
+    fn expansion(&mut self, id: FrameId, fuel: &mut Fuel) -> Result<Expansion, Stop> {
         if let Some(known) = self.known_expansion(id) {
             return Ok(known);
         }
@@ -220,7 +203,7 @@ impl Machine {
     }
 
     /// What follows a mark of a stack's top frame.
-    fn action(&mut self, stack: StackId, mark: u16, fuel: &mut Fuel) -> Result<Action, OutOfFuel> {
+    fn action(&mut self, stack: StackId, mark: u16, fuel: &mut Fuel) -> Result<Action, Stop> {
         let Some(top) = self.stacks.top(stack) else {
             return Ok(Action::Verdict(0));
         };

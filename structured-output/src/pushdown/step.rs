@@ -1,7 +1,7 @@
 //! The state after a byte.
 
 use super::{Machine, State};
-use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel};
+use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, Stop};
 
 impl Machine {
     /// The state after a byte, `None` where the byte can't come next.
@@ -10,7 +10,7 @@ impl Machine {
         state: State,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<State>, OutOfFuel> {
+    ) -> Result<Option<State>, Stop> {
         self.step_by(Lexicon::derivative, state, byte, fuel)
     }
 
@@ -20,7 +20,7 @@ impl Machine {
         state: State,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<State>, OutOfFuel> {
+    ) -> Result<Option<State>, Stop> {
         self.step_by(Lexicon::derivative_once, state, byte, fuel)
     }
 
@@ -31,7 +31,7 @@ impl Machine {
         lexeme: ExprId,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<ExprId>, OutOfFuel> {
+    ) -> Result<Option<ExprId>, Stop> {
         let next = self.lexicon.derivative_once(lexeme, byte, fuel)?;
         let goes_on =
             next != EMPTY && !self.lexicon.is_mark(next) && self.lexicon.is_live(next, fuel)?;
@@ -40,11 +40,11 @@ impl Machine {
 
     fn step_by(
         &mut self,
-        derivative: impl Fn(&mut Lexicon, ExprId, u8, &mut Fuel) -> Result<ExprId, OutOfFuel>,
+        derivative: impl Fn(&mut Lexicon, ExprId, u8, &mut Fuel) -> Result<ExprId, Stop>,
         mut state: State,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<State>, OutOfFuel> {
+    ) -> Result<Option<State>, Stop> {
         loop {
             let next = derivative(&mut self.lexicon, state.lexeme, byte, fuel)?;
             if next != EMPTY && self.lexicon.is_live(next, fuel)? {
@@ -71,13 +71,13 @@ impl Machine {
         state: State,
         mark: u16,
         fuel: &mut Fuel,
-    ) -> Result<State, OutOfFuel> {
+    ) -> Result<State, Stop> {
         let next = self.end_lexeme(state, mark, fuel)?;
         self.settle(next, fuel)
     }
 
     /// Ends lexemes that can't go on, so that a place has one state.
-    fn settle(&mut self, mut state: State, fuel: &mut Fuel) -> Result<State, OutOfFuel> {
+    fn settle(&mut self, mut state: State, fuel: &mut Fuel) -> Result<State, Stop> {
         while self.lexicon.is_mark(state.lexeme) {
             state = match &self.lexicon.joint_marks(state.lexeme)[..] {
                 [] => {
@@ -97,7 +97,7 @@ impl Machine {
         state: State,
         byte: u8,
         fuel: &mut Fuel,
-    ) -> Result<Option<State>, OutOfFuel> {
+    ) -> Result<Option<State>, Stop> {
         if !self.keeps_text(state) {
             return Ok(None);
         }
@@ -109,11 +109,7 @@ impl Machine {
     }
 
     /// Whether several bytes go on with a state's lexeme.
-    pub(crate) fn goes_on_in_ways(
-        &mut self,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    pub(crate) fn goes_on_in_ways(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, Stop> {
         let mut num_bytes = 0;
         for (bytes, next) in self.lexicon.derivatives(state.lexeme, fuel)? {
             if self.lexicon.is_live(next, fuel)? {
@@ -128,7 +124,7 @@ impl Machine {
         &mut self,
         mut state: State,
         fuel: &mut Fuel,
-    ) -> Result<Vec<(ByteSet, State)>, OutOfFuel> {
+    ) -> Result<Vec<(ByteSet, State)>, Stop> {
         let mut covered = ByteSet::EMPTY;
         let mut found = Vec::new();
         loop {

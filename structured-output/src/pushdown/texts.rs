@@ -2,7 +2,7 @@
 
 use super::{KeyId, Machine, NO_KEY, StackId, State, UNREAD};
 use crate::json::Unread;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 impl Machine {
     /// From here on, what follows a key or an item is what would follow if it were none of those
@@ -69,7 +69,7 @@ impl Machine {
     }
 
     /// What is known of a frame without the text before it.
-    pub(crate) fn unread(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<Unread, OutOfFuel> {
+    pub(crate) fn unread(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<Unread, Stop> {
         let Some(top) = self.stacks.top(stack) else {
             return Ok(Unread::default());
         };

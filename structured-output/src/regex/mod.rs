@@ -30,7 +30,6 @@ pub(crate) use ecma::Dialect;
 pub(crate) use parser::parse;
 pub use python::Note as RegexNote;
 pub(crate) use python::notes;
-pub(crate) use search::Chars;
 pub(crate) use spelling::Spelling;
 pub(crate) use syntax::{Ast, RegexError, RegexLimits};
 pub(crate) use translate::Translator;

@@ -10,48 +10,7 @@
 
 use super::class::class_of;
 use super::syntax::{Ast, EndOf, Node, NodeId, NodeKind};
-use crate::lexical::UNBOUNDED;
-
-/// Bounds on the length of a text in characters; `max` may be [`UNBOUNDED`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Chars {
-    pub(crate) min: u32,
-    pub(crate) max: u32,
-}
-
-impl Chars {
-    /// Any length.
-    pub(crate) const ANY: Self = Self {
-        min: 0,
-        max: UNBOUNDED,
-    };
-
-    fn sum(self, other: Self) -> Self {
-        Self {
-            min: self.min.saturating_add(other.min),
-            max: self.max.saturating_add(other.max),
-        }
-    }
-
-    fn union(self, other: Self) -> Self {
-        Self {
-            min: self.min.min(other.min),
-            max: self.max.max(other.max),
-        }
-    }
-
-    fn times(self, min: u32, max: u32) -> Self {
-        let unbounded = max == UNBOUNDED && self.max > 0;
-        Self {
-            min: self.min.saturating_mul(min),
-            max: if unbounded {
-                UNBOUNDED
-            } else {
-                self.max.saturating_mul(max)
-            },
-        }
-    }
-}
+use crate::lexical::{Chars, UNBOUNDED};
 
 impl Ast {
     /// The tree of the last of some nodes. What it isn't made of is left out, so that it isn't

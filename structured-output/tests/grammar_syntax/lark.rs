@@ -144,7 +144,7 @@ fn what_is_wrong_with_lark_is_told_with_its_place() {
         ),
         (
             "start[stop_capture=\"x\"]: /a/",
-            "line 1, column 7: attribute `stop_capture` is not supported: `lazy`, `suffix` and `stop` are",
+            "line 1, column 7: attribute `stop_capture` is not supported, since nothing reports it",
         ),
         (
             "start[stop=\"\"]: /a/",
@@ -219,23 +219,58 @@ fn schemas_may_be_true_or_false() {
 }
 
 #[test]
-fn what_changes_no_text_is_read() {
-    let source = "%grammar_options {\"allow_invalid_utf8\": false}\nstart: a b c\na[capture]: \"a\"\n\
-                  b[capture=\"x\", lazy]: /b+/\nc[temperature=0.7]: \"c\"";
-    assert!(accepts(source, "abc"));
+fn what_is_asked_for_is_given_or_refused() {
+    let source =
+        "%grammar_options {\"allow_invalid_utf8\": false}\nstart: a b\na: \"a\"\nb[lazy]: /b+/";
+    assert!(accepts(source, "ab"));
     let wrong = |attribute: &str| message(&format!("start: a\na[{attribute}]: \"a\""));
-    for attribute in [
-        "capture=1",
-        "temperature=\"a\"",
-        "temperature=",
-        "max_tokens=2",
+    for (attribute, expected) in [
+        (
+            "capture",
+            "line 2, column 3: attribute `capture` is not supported, since nothing reports it",
+        ),
+        (
+            "lazy, capture=\"x\"",
+            "line 2, column 9: attribute `capture`",
+        ),
+        (
+            "temperature=0.7",
+            "line 2, column 3: attribute `temperature`",
+        ),
+        ("max_chars", "line 2, column 12: expected `=` and a number"),
+        (
+            "max_chars=1, max_chars=2",
+            "line 2, column 16: a rule has one `max_chars`",
+        ),
+        (
+            "max_tokens=0",
+            "line 2, column 14: `max_tokens` must be at least 1",
+        ),
+        (
+            "max_tokens=2",
+            "line 2, column 3: `max_tokens` needs text that may end anywhere",
+        ),
+        (
+            "lazy, max_tokens=2",
+            "line 2, column 9: `max_tokens` is for rules without `lazy`",
+        ),
+        (
+            "every",
+            "line 2, column 3: attribute `every` is not supported",
+        ),
     ] {
-        let expected = match attribute {
-            "max_tokens=2" => "line 2, column 3: attribute `max_tokens` is not supported",
-            _ => "`capture` has a name in quotes, `temperature` a number",
-        };
         assert!(wrong(attribute).contains(expected), "{}", wrong(attribute));
     }
+    let beside = message("start: a b\na[max_tokens=2]: /(.|\\n)*/\nb[lazy]: /b+/");
+    assert!(
+        beside.contains("line 2, column 3: `max_tokens` in a grammar with `lazy`"),
+        "{beside}"
+    );
+    let token = message("start: a\na[max_chars=2]: /b/ <|tool|>");
+    assert!(
+        token.contains("line 2, column 21: a token can't be part of a rule with `max_chars"),
+        "{token}"
+    );
     let message = message("start: a\na[lazy]: /b/ <|tool|>");
     assert!(
         message.contains("line 2, column 14: a token can't be part of a `lazy` rule"),
@@ -285,4 +320,49 @@ fn strings_and_expressions_fold_case_alike() {
     }
     assert!(accepts("start: \"ask.\"i", "aſ\u{212a}."));
     assert!(!accepts("start: \"ask.\"i", "asks"));
+}
+
+#[test]
+fn texts_have_a_bound() {
+    let source = "start: a \"]\"\na[max_chars=3]: /[a-zé]+/ \"-\"?";
+    for (text, expected) in [
+        ("a]", true),
+        ("éé-]", true),
+        ("ééé]", true),
+        ("abc-]", false),
+        ("]", false),
+    ] {
+        assert_eq!(accepts(source, text), expected, "{text}");
+    }
+    // The text, without the mark that ends it.
+    let source = "start: a \"]\"\na[max_chars=2, stop=\";\"]: /[a-z]*/";
+    for (text, expected) in [(";]", true), ("ab;]", true), ("abc;]", false)] {
+        assert_eq!(accepts(source, text), expected, "{text}");
+    }
+    let terminal = "start: A \"]\"\nA[max_chars=2]: /[a-z]*/";
+    assert!(accepts(terminal, "ab]") && !accepts(terminal, "abc]"));
+    // Each token here is a byte.
+    let source = "start: a \"]\" a\na[max_tokens=3]: /[^\\]]*/\n%ignore / /";
+    for (text, expected) in [
+        ("]", true),
+        ("abc]abc", true),
+        ("abcd]", false),
+        ("abc] abcd", false),
+        ("éa]", true),
+    ] {
+        assert_eq!(accepts(source, text), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_ignored_may_come_once() {
+    let source = "%llguidance {\"ignore_once\": true}\nstart: \"a\" \"b\"\n%ignore / {1,2}/";
+    for (text, expected) in [
+        ("ab", true),
+        ("a  b", true),
+        ("a   b", false),
+        ("a b  ", true),
+    ] {
+        assert_eq!(accepts(source, text), expected, "{text}");
+    }
 }

@@ -10,6 +10,7 @@ mod minimal;
 mod payload;
 mod place;
 mod random;
+mod strict;
 mod subject;
 mod tagged;
 
@@ -260,6 +261,17 @@ proptest! {
         if wrong(&schema).is_some() {
             let least = minimal::schema(schema, |schema| wrong(schema).is_some());
             prop_assert!(false, "{least}: {}", wrong(&least).unwrap());
+        }
+    }
+
+    #[test]
+    fn strict_is_within_the_schema(seed in any::<u64>(), draft in prop::sample::select(DRAFTS)) {
+        subject::COMPILER.clear_cache();
+        let schema = strict::schema(&mut Random(seed), draft);
+        if strict::beyond(&schema, draft, seed).is_some() {
+            let least = minimal::schema(schema, |schema| strict::beyond(schema, draft, seed).is_some());
+            let what = strict::beyond(&least, draft, seed).unwrap();
+            prop_assert!(false, "{draft:?} {least}: {what}");
         }
     }
 

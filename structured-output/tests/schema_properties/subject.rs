@@ -106,9 +106,20 @@ impl Subject {
         let options = JsonSchemaOptions {
             draft,
             property_order,
-            // As the validator has it.
-            format: Format::Annotate,
             ..JsonSchemaOptions::default()
+        };
+        Self::with(compiler, schema, options)
+    }
+
+    /// The same by options of its own, of which `format` is the validator's.
+    pub(crate) fn with(
+        compiler: &GrammarCompiler,
+        schema: &Value,
+        options: JsonSchemaOptions,
+    ) -> Option<Self> {
+        let options = JsonSchemaOptions {
+            format: Format::Annotate,
+            ..options
         };
         match compiler.compile_json_schema(&schema.to_string(), &options) {
             Ok(grammar) => Some(Self(Some(grammar))),

@@ -279,6 +279,98 @@ fn cohere_writes_arrays_and_objects_as_tags() {
 }
 
 #[test]
+fn minimax_m3_ends_a_tag_by_its_name() {
+    let of =
+        |name: &str, value: &str| format!("]<]minimax[>[<{name}>{value}]<]minimax[>[</{name}>");
+    let schema = r#"{"type": "object", "properties": {"name": {"type": "string"},
+        "point": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "null"}}, "required": ["x"],
+            "additionalProperties": false},
+        "list": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "array", "maxItems": 1,
+            "items": {"enum": [1, true]}}]}, "minItems": 1}},
+        "required": ["name"], "additionalProperties": false}"#;
+    let name = of("name", "a </name> b");
+    let style = r#""style": "minimax_m3_xml""#;
+    check(
+        &tag(schema, style),
+        &[
+            &name,
+            &format!("{name}\n{}", of("point", &of("x", "3"))),
+            &format!(
+                "{name}{}",
+                of(
+                    "list",
+                    &(of("item", "x") + &of("item", &of("item", "true")))
+                )
+            ),
+            &format!(
+                "{name}{}",
+                of("point", &(of("x", "3") + "\n" + &of("y", "null") + "\n"))
+            ),
+        ],
+        &[
+            "",
+            &of("name", "]<]minimax[>["),
+            &of("name", "x").replace("</name>", "</list>"),
+            &format!("{name}{}", of("point", "{\"x\": 3}")),
+            &format!("{name}{}", of("point", &of("z", "3"))),
+            &format!("{name}{}", of("list", "")),
+            &format!("{name}{}", of("list", &of("item", &of("item", "2")))),
+        ],
+    );
+    let any_order = format!(r#"{style}, "any_order": true"#);
+    let turned = of("point", &(of("y", "null") + &of("x", "3"))) + &name;
+    check(&tag(schema, &any_order), &[&turned], &[]);
+    for (schema, expected) in [
+        (r#"{"type": "object"}"#, "which end with the name again"),
+        (
+            r#"{"type": "object", "properties": {"a>": {"type": "null"}}, "additionalProperties": false}"#,
+            "`a>` can't be written as a tag",
+        ),
+    ] {
+        let error = compiler()
+            .compile_structural_tag(&tag(schema, style))
+            .unwrap_err();
+        let expected = expected.replace("which end", "whose tags end");
+        assert!(error.to_string().contains(&expected), "{error}");
+    }
+}
+
+#[test]
+fn deepseek_v4_1_has_a_space_in_its_tags() {
+    let text = "<｜DSML｜ parameter name=\"name\" string=\"true\">Bob</｜DSML｜ parameter>\n\
+         <｜DSML｜ parameter name=\"age\" string=\"false\">1</｜DSML｜ parameter>";
+    let without = text.replace("｜ ", "｜");
+    check(
+        &tag(PERSON, r#""style": "deepseek_v4_1_xml""#),
+        &[text],
+        &[&without, &text.replace("true", "false")],
+    );
+    check(
+        &tag(PERSON, r#""style": "deepseek_xml""#),
+        &[&without],
+        &[text],
+    );
+}
+
+/// In the values too, which are JSON.
+#[test]
+fn members_of_values_come_in_any_order_too() {
+    let schema = r#"{"type": "object", "properties": {"p": {"type": "object", "properties": {"a": {"type": "integer"},
+        "b": {"type": "integer"}}, "additionalProperties": false}}, "required": ["p"], "additionalProperties": false}"#;
+    let text = |value: &str| {
+        format!("<|open|>argument key=\"p\" type=\"object\"<|sep|>{value}<|close|>argument<|sep|>")
+    };
+    let (own, turned) = (text("{\"a\": 1, \"b\": 2}"), text("{\"b\": 2, \"a\": 1}"));
+    check(
+        &tag(schema, r#""style": "kimi_k3_xml""#),
+        &[&own],
+        &[&turned],
+    );
+    let any_order = r#""style": "kimi_k3_xml", "any_order": true"#;
+    check(&tag(schema, any_order), &[&own, &turned], &[]);
+}
+
+#[test]
 fn what_refers_back_to_itself_is_refused_by_name() {
     let refused = |schema: &str, style: &str, expected: &str| {
         let info = TokenizerInfo::new(&[b"a".to_vec(), Vec::new()], 2, &[1], &[]).unwrap();
@@ -414,7 +506,22 @@ fn what_cannot_be_said_in_tags_is_told_with_its_place() {
         (
             r#"{"type": "object", "oneOf": [{"required": ["a"]}, {}]}"#.to_owned(),
             "",
-            "at `#/format/json_schema/oneOf`: `oneOf` of a whole object is not supported",
+            "at `#/format/json_schema/oneOf`: `oneOf` of a whole object is supported in this style where a member",
+        ),
+        (
+            r#"{"type": "object", "patternProperties": {"(": {}}}"#.to_owned(),
+            "",
+            "at `#/format/json_schema/patternProperties/(`: column 1",
+        ),
+        (
+            r#"{"allOf": [{"type": "object", "patternProperties": {"a": {}}}, {"properties": {"b": {}}}]}"#.to_owned(),
+            "",
+            "at `#/format/json_schema/allOf/0/patternProperties/a`: `patternProperties` beside members of another branch",
+        ),
+        (
+            object("{}"),
+            ", \"max_whitespace_cnt\": \"2\"",
+            "at `#/format/max_whitespace_cnt`: `max_whitespace_cnt` must be a whole number from 0 to 2147483647, or -1",
         ),
         (
             r#"{"allOf": [{"properties": {"a": {}}, "additionalProperties": false}, {"properties": {"b": {}}}]}"#

@@ -207,3 +207,106 @@ fn members_are_counted() {
     let one = schema(r#""maxProperties": 1"#);
     check_names(&one, "", &["b"], &["ab", "bx", ""]);
 }
+
+#[test]
+fn a_member_tells_branches_apart() {
+    let branch = |kind: &str, name: &str| {
+        format!(
+            r#"{{"properties": {{"a": {{"const": {kind}}}, "{name}": {{"type": "integer"}}}}, "required": ["a"],
+            "additionalProperties": false}}"#
+        )
+    };
+    let schema = format!(
+        r#"{{"type": "object", "oneOf": [{}, {}, {}]}}"#,
+        branch("1", "b"),
+        branch("2", "c"),
+        branch("\"1\"", "d")
+    );
+    let of = |name: &str, value: &str| format!("<parameter={name}>{value}</parameter>");
+    let one = |value: &str, name: &str| of("a", value) + &of(name, "7");
+    // A string's text and a number's are the same in this style.
+    let accept = [of("a", "2"), one("1", "b"), one("2", "c"), one("1", "d")];
+    let reject = [of("b", "7"), one("2", "b"), one("1", "c"), one("3", "b")];
+    check(
+        &tag(&schema, r#""style": "qwen_xml""#),
+        &texts(&accept),
+        &texts(&reject),
+    );
+}
+
+#[test]
+fn names_match_patterns() {
+    let schema = r#"{"type": "object", "properties": {"x1": {"maximum": 5}, "y": {"type": "boolean"}},
+        "patternProperties": {"^x": {"type": "integer"}, "[0-9]$": {"minimum": 3}},
+        "additionalProperties": {"type": "null"}}"#;
+    let of = |name: &str, value: &str| format!("<parameter={name}>{value}</parameter>");
+    let accept = [
+        of("x1", "4"),
+        of("xa", "1"),
+        of("x-a", "1"),
+        of("x9", "3"),
+        of("é9", "3.5"),
+        of("z", "null"),
+        of("x1", "3") + &of("y", "true") + &of("x2", "9") + &of("z", "null"),
+    ];
+    let reject = [
+        of("x1", "6"),
+        of("x1", "2"),
+        of("xa", "1.5"),
+        of("x9", "2"),
+        of("x9", "3.5"),
+        of("z", "1"),
+        of("z-a", "null"),
+        of("x<", "1"),
+    ];
+    check(
+        &tag(schema, r#""style": "qwen_xml""#),
+        &texts(&accept),
+        &texts(&reject),
+    );
+    let only = r#"{"type": "object", "patternProperties": {"^a$": {"type": "integer"}, "^a": false},
+        "additionalProperties": false}"#;
+    check_names(only, "", &[""], &["a", "b"]);
+}
+
+#[test]
+fn white_space_is_counted() {
+    let schema = r#"{"type": "object", "properties": {"a": {"type": "array"}}, "additionalProperties": false}"#;
+    let text = |before: &str, around: &str, inside: &str| {
+        format!("{before}<parameter=a>{around}[{inside}1]</parameter>")
+    };
+    for (max, accept, reject) in [
+        (
+            0,
+            vec![("", "", "")],
+            vec![(" ", "", ""), ("", " ", ""), ("", "", " ")],
+        ),
+        (
+            2,
+            vec![("\n\n", "\t ", " \n"), ("", "", "")],
+            vec![("\n\n\n", "", ""), ("", "   ", ""), ("", "", "   ")],
+        ),
+        (
+            -1,
+            vec![("\n\n\n\n", "    ", "\n\n\n")],
+            vec![("x", "", "")],
+        ),
+    ] {
+        let written = |list: Vec<(&str, &str, &str)>| -> Vec<String> {
+            list.into_iter().map(|(b, a, i)| text(b, a, i)).collect()
+        };
+        let more = format!(r#""style": "qwen_xml", "max_whitespace_cnt": {max}"#);
+        check(
+            &tag(schema, &more),
+            &texts(&written(accept)),
+            &texts(&written(reject)),
+        );
+        let json = |space: usize| format!("{{\"a\":{}[]}}", " ".repeat(space));
+        let (accept, reject) = match max {
+            -1 => (vec![json(0), json(9)], vec![]),
+            max => (vec![json(max as usize)], vec![json(max as usize + 1)]),
+        };
+        let more = format!(r#""max_whitespace_cnt": {max}"#);
+        check(&tag(schema, &more), &texts(&accept), &texts(&reject));
+    }
+}

@@ -6,7 +6,7 @@ use super::super::languages::any_text;
 use super::super::lower::{LowerError, Terminal};
 use super::LazyError;
 use crate::lexical::search::DEAD;
-use crate::lexical::{ANY, ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
+use crate::lexical::{ANY, ByteSet, EMPTY, ExprId, Fuel, Lexicon, Stop, UNBOUNDED};
 
 /// How many pairs of states are looked at to tell what may follow a terminal.
 const MAX_PAIRS: usize = 10_000;
@@ -140,7 +140,7 @@ impl Meaning {
         lexicon: &mut Lexicon,
         lazy: Vec<ExprId>,
         fuel: &mut Fuel,
-    ) -> Result<Ends, OutOfFuel> {
+    ) -> Result<Ends, Stop> {
         let (mut triggers, mut others) = (Vec::new(), Vec::new());
         for expr in lazy {
             fuel.burn(1)?;
@@ -168,7 +168,7 @@ impl Meaning {
         lexicon: &mut Lexicon,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
+    ) -> Result<bool, Stop> {
         if expr == self.any_text {
             return Ok(true);
         }
@@ -213,7 +213,7 @@ impl Meaning {
         ends: &Ends,
         terminal: &Terminal,
         fuel: &mut Fuel,
-    ) -> Result<Rest, OutOfFuel> {
+    ) -> Result<Rest, Stop> {
         let (always, sometimes) = match (ends.all, ends.is_open) {
             (EMPTY, _) => return Ok(Rest::default()),
             (_, true) => (ByteSet::FULL, ByteSet::FULL),
@@ -264,7 +264,7 @@ fn going_on(
     expr: ExprId,
     lazy: ExprId,
     fuel: &mut Fuel,
-) -> Result<(ByteSet, ByteSet), OutOfFuel> {
+) -> Result<(ByteSet, ByteSet), Stop> {
     let (mut always, mut sometimes) = (ByteSet::FULL, ByteSet::EMPTY);
     // Not the start: what it leads back to has read something.
     let mut seen: HashSet<(ExprId, ExprId)> = HashSet::new();

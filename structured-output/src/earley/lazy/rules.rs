@@ -4,7 +4,7 @@ use super::super::graph::{Graph, Label, NO_NODE};
 use super::super::length::{Weights, lengths};
 use super::super::lower::Folded;
 use super::super::order::components;
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, Stop};
 
 /// Rules of up to this many nodes, those of the rules they call included, are written out.
 const MAX_SMALL: u32 = 64;
@@ -36,7 +36,7 @@ impl Rules {
         folded: &Folded,
         lexicon: &Lexicon,
         fuel: &mut Fuel,
-    ) -> Result<Self, OutOfFuel> {
+    ) -> Result<Self, Stop> {
         let exprs: Vec<ExprId> = folded.lexemes.iter().map(|lexeme| lexeme.expr).collect();
         let mut weights = Weights::new();
         for node in &graph.nodes {

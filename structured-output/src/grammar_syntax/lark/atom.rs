@@ -41,10 +41,14 @@ impl<'a> Parser<'a, '_> {
         match self.cursor.peek() {
             Some('"') => self.string_or_range(),
             Some('/') => self.regex(),
-            Some('<') if self.in_lazy => self.cursor.error(
+            Some('<') if self.only_text == Some("lazy") => self.cursor.error(
                 "a token can't be part of a `lazy` rule: leave `lazy` out, since a token ends the \
                  text before it",
             ),
+            Some('<') if self.only_text.is_some() => self.cursor.error(format!(
+                "a token can't be part of a rule with `{}`",
+                self.only_text.unwrap_or_default()
+            )),
             Some('<') if in_terminal => only_in_rules("a token"),
             Some('<') => self.token(),
             Some('@') => self.cursor.error(
@@ -71,6 +75,7 @@ impl<'a> Parser<'a, '_> {
                 Ok(NodeKind::Json(EmbeddedSchema {
                     text: text.into(),
                     any_order: false,
+                    max_whitespace: None,
                     place: None,
                 }))
             }

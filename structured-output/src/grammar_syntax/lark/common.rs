@@ -37,8 +37,8 @@ const TERMINALS: [(&str, &str); 25] = [
     ("SQL_COMMENT", "--[^\\n]*"),
 ];
 
-/// A terminal's pattern.
-pub(super) fn pattern(name: &str) -> Option<&'static str> {
+/// The pattern of a terminal of Lark's `common`.
+pub(crate) fn common_terminal(name: &str) -> Option<&'static str> {
     let found = TERMINALS.iter().find(|terminal| terminal.0 == name);
     found.map(|terminal| terminal.1)
 }

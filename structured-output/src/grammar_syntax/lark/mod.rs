@@ -20,6 +20,7 @@ use hashbrown::HashMap;
 use super::ast::{Grammar, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use super::cursor::{Cursor, cut};
 use crate::lexical::UNBOUNDED;
+pub(crate) use common::common_terminal;
 use template::Templates;
 
 /// Adds the rules of a source to a grammar; its start rule.
@@ -61,7 +62,8 @@ fn parse_nested<'a>(
         ignored,
         ignores: Vec::new(),
         allow_initial_skip: false,
-        in_lazy: false,
+        only_text: None,
+        ignore_once: false,
         templates: Templates::default(),
     };
     parser.statements()?;
@@ -92,8 +94,10 @@ struct Parser<'a, 'g> {
     /// Terminals that are ignored.
     ignores: Vec<RuleId>,
     allow_initial_skip: bool,
-    /// Whether a lazy rule is being read.
-    in_lazy: bool,
+    /// The attribute of the rule being read for which it may hold text alone.
+    only_text: Option<&'static str>,
+    /// Whether of what is ignored one at most stands after each terminal.
+    ignore_once: bool,
     templates: Templates<'a>,
 }
 
@@ -155,6 +159,7 @@ impl<'a> Parser<'a, '_> {
             return Err(SyntaxError::new(known.offset, message));
         }
         self.check_terminals()?;
+        self.check_budgets()?;
         let ignores: Vec<NodeId> = std::mem::take(&mut self.ignores)
             .into_iter()
             .map(|rule| self.rule.push_lexeme(start, NodeKind::Rule(rule)))
@@ -163,7 +168,10 @@ impl<'a> Parser<'a, '_> {
         let body = NodeKind::Repeat {
             inner: any,
             min: 0,
-            max: UNBOUNDED,
+            max: match self.ignore_once {
+                true => 1,
+                false => UNBOUNDED,
+            },
         };
         let body = self.rule.push(start, body);
         self.set_body(self.ignored, body)?;
@@ -181,6 +189,22 @@ impl<'a> Parser<'a, '_> {
         let body = self.rule.concat(start, vec![skip, rest]);
         self.set_body(whole, body)?;
         Ok(whole)
+    }
+
+    /// Refuses `max_tokens` in a grammar with `lazy`: what its texts may hold depends on what may begin beside them.
+    fn check_budgets(&self) -> Result<(), SyntaxError> {
+        // Those of grammars within this one are among them.
+        let rules = &self.grammar.rules[self.ignored..];
+        let nodes = || rules.iter().flat_map(|rule| &rule.nodes);
+        let is_lazy = rules.iter().any(|rule| rule.is_lazy)
+            || nodes().any(|node| matches!(node.kind, NodeKind::Shortest(_)));
+        match nodes().find(|node| matches!(node.kind, NodeKind::WithinTokens { .. })) {
+            Some(budget) if is_lazy => Err(SyntaxError::new(
+                budget.offset,
+                "`max_tokens` in a grammar with `lazy`, `suffix` or `stop` is not supported",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses terminals that lead back to themselves: they would not be regular.

@@ -2,6 +2,7 @@
 
 use super::super::ast::{NodeKind, SyntaxError};
 use super::super::cursor::cut;
+use super::super::ebnf_atom::any_char;
 use super::atom::Name;
 use super::{Parser, common, is_terminal};
 use crate::json::Value;
@@ -58,10 +59,43 @@ impl<'a> Parser<'a, '_> {
         let rule = self.define(name, offset)?;
         let attributes = self.attributes()?;
         self.take_colon(name)?;
-        let in_terminal = is_terminal(name) || attributes.is_lazy;
-        self.in_lazy = attributes.is_lazy && !is_terminal(name);
-        let mut body = self.expression(in_terminal)?;
-        self.in_lazy = false;
+        let is_lexeme =
+            attributes.is_lazy || attributes.max_chars.is_some() || attributes.max_tokens.is_some();
+        self.only_text = match (is_lexeme && !is_terminal(name), attributes.is_lazy) {
+            (false, _) => None,
+            (true, true) => Some("lazy"),
+            (true, false) => Some("max_chars` or `max_tokens"),
+        };
+        let mut body = self.expression(is_terminal(name) || is_lexeme)?;
+        self.only_text = None;
+        if let Some(max) = attributes.max_chars {
+            let inner = self.rule.push(offset, NodeKind::Class(any_char()));
+            let short = self
+                .rule
+                .push(offset, NodeKind::Repeat { inner, min: 0, max });
+            body = self.rule.push(offset, NodeKind::And(vec![body, short]));
+        }
+        if let Some((max, at)) = attributes.max_tokens {
+            if is_terminal(name) || attributes.is_lazy {
+                let message = "`max_tokens` is for rules without `lazy`, `suffix` and `stop`";
+                return Err(SyntaxError::new(at, message));
+            }
+            let inner = body;
+            body = self.rule.push(
+                at,
+                NodeKind::WithinTokens {
+                    inner,
+                    max,
+                    is_checked: false,
+                },
+            );
+            body = self.with_ignored(offset, body);
+        } else if is_lexeme && !attributes.is_lazy && !is_terminal(name) {
+            // Parts of a rule are terminals.
+            let kind = NodeKind::Concat(vec![body]);
+            body = self.rule.push_lexeme(offset, kind);
+            body = self.with_ignored(offset, body);
+        }
         if attributes.is_lazy {
             if let Some(suffix) = attributes.suffix {
                 let suffix = self.rule.push(offset, suffix);
@@ -143,15 +177,27 @@ impl<'a> Parser<'a, '_> {
                     }
                     attributes.suffix = Some(suffix);
                 }
-                // What is done with the text, and how it is sampled, changes no text.
-                "capture" => self.attribute_value(|value| matches!(value, Value::String(_)))?,
-                "temperature" => self.attribute_value(|value| matches!(value, Value::Number(_)))?,
+                "max_chars" if attributes.max_chars.is_none() => {
+                    attributes.max_chars = Some(self.attribute_count("max_chars", 0)?);
+                }
+                "max_tokens" if attributes.max_tokens.is_none() => {
+                    attributes.max_tokens = Some((self.attribute_count("max_tokens", 1)?, offset));
+                }
+                name @ ("max_chars" | "max_tokens") => {
+                    return Err(SyntaxError::new(offset, format!("a rule has one `{name}`")));
+                }
+                // What is asked for and isn't given back would be missed by the caller.
+                name @ ("capture" | "stop_capture" | "temperature") => {
+                    let message = format!(
+                        "attribute `{name}` is not supported, since nothing reports it: leave it out, the texts are the same"
+                    );
+                    return Err(SyntaxError::new(offset, message));
+                }
                 other => {
                     return Err(SyntaxError::new(
                         offset,
                         format!(
-                            "attribute `{}` is not supported: `lazy`, `suffix` and `stop` are, and \
-                             `capture` and `temperature`, which change no text",
+                            "attribute `{}` is not supported: `lazy`, `suffix`, `stop`, `max_chars` and `max_tokens` are",
                             cut(other)
                         ),
                     ));
@@ -170,29 +216,21 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// `="name"` or `=0.7` after an attribute that may go without.
-    fn attribute_value(&mut self, is_such: impl Fn(&Value) -> bool) -> Result<(), SyntaxError> {
+    /// `=10` after an attribute.
+    fn attribute_count(&mut self, name: &'static str, least: u32) -> Result<u32, SyntaxError> {
         self.skip_blanks();
         if !self.cursor.take_str("=") {
-            return Ok(());
+            let message = format!("expected `=` and a number after `{name}`");
+            return self.cursor.error(message);
         }
         self.skip_blanks();
         let offset = self.cursor.offset();
-        let is_string = self.cursor.peek() == Some('"');
-        let value = match is_string {
-            true => Value::String(self.string()?),
-            false => {
-                let number = self
-                    .cursor
-                    .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E'));
-                Value::parse(number, 1).unwrap_or(Value::Null)
-            }
-        };
-        match is_such(&value) {
-            true => Ok(()),
+        let count = self.cursor.take_number(i32::MAX as u32, name)?;
+        match count >= least {
+            true => Ok(count),
             false => Err(SyntaxError::new(
                 offset,
-                "`capture` has a name in quotes, `temperature` a number",
+                format!("`{name}` must be at least {least}"),
             )),
         }
     }
@@ -285,7 +323,7 @@ impl<'a> Parser<'a, '_> {
         name: Name<'a>,
         named_at: usize,
     ) -> Result<(), SyntaxError> {
-        let Some(pattern) = common::pattern(imported) else {
+        let Some(pattern) = common::common_terminal(imported) else {
             return Err(SyntaxError::new(
                 offset,
                 format!(
@@ -314,13 +352,14 @@ impl<'a> Parser<'a, '_> {
         for (name, value) in members.iter() {
             match (name.as_str(), value) {
                 ("allow_initial_skip", Value::Bool(flag)) => self.allow_initial_skip |= flag,
+                ("ignore_once", Value::Bool(flag)) => self.ignore_once |= flag,
                 // How tokens are chosen is not the grammar's to say; the language is the same.
                 ("no_forcing", Value::Bool(_)) | ("allow_invalid_utf8", Value::Bool(false)) => {}
                 _ => {
                     return Err(SyntaxError::new(
                         offset,
                         format!(
-                            "option `{}` is not supported: options are `allow_initial_skip` and \
+                            "option `{}` is not supported: options are `allow_initial_skip`, `ignore_once` and \
                              `no_forcing`, true or false, and `allow_invalid_utf8`, false",
                             cut(name)
                         ),
@@ -336,4 +375,7 @@ impl<'a> Parser<'a, '_> {
 struct Attributes {
     is_lazy: bool,
     suffix: Option<NodeKind>,
+    max_chars: Option<u32>,
+    /// With the attribute's place.
+    max_tokens: Option<(u32, usize)>,
 }

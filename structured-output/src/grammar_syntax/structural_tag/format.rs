@@ -46,6 +46,15 @@ fn known_formats() -> String {
     format!("formats are {}", names.join(", "))
 }
 
+/// How a schema's texts are written.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    /// Whether members come in any order.
+    pub(super) any_order: bool,
+    /// At most so many signs of white space at a place, [`UNBOUNDED`] for any number; `None` where nothing is said.
+    pub(super) max_whitespace: Option<u32>,
+}
+
 impl Parser<'_> {
     /// A format's rule. Recursion is bounded by the nesting of the JSON text.
     pub(super) fn format(
@@ -83,8 +92,8 @@ impl Parser<'_> {
             "json_schema" => return self.json_schema(fields, rule),
             "qwen_xml_parameter" => {
                 let schema = fields.required("json_schema")?;
-                let any_order = fields.flag("any_order", false)?;
-                return self.xml_members(fields, schema, XmlStyle::Qwen, any_order, rule);
+                let written = self.written_as(fields)?;
+                return self.xml_members(fields, schema, XmlStyle::Qwen, written, rule);
             }
             "regex" => {
                 let pattern = fields.string("pattern")?;
@@ -189,7 +198,7 @@ impl Parser<'_> {
         rule: &mut RuleBuilder,
     ) -> Result<NodeId, TagError> {
         let schema = fields.required("json_schema")?;
-        let any_order = fields.flag("any_order", false)?;
+        let written = self.written_as(fields)?;
         match fields.optional("style") {
             None => {}
             Some(Value::String(style)) if style == "json" => {}
@@ -199,7 +208,7 @@ impl Parser<'_> {
                     _ => None,
                 };
                 return match named {
-                    Some(named) => self.xml_members(fields, schema, named, any_order, rule),
+                    Some(named) => self.xml_members(fields, schema, named, written, rule),
                     None => unknown_style(fields, style),
                 };
             }
@@ -210,10 +219,27 @@ impl Parser<'_> {
         };
         let schema = EmbeddedSchema {
             text: schema.to_text().into(),
-            any_order,
+            any_order: written.any_order,
+            max_whitespace: written.max_whitespace,
             place: Some(place),
         };
         Ok(rule.push(0, NodeKind::Json(schema)))
+    }
+
+    /// How members and white space are written, by the fields of a format.
+    fn written_as(&self, fields: &mut Fields<'_>) -> Result<Written, TagError> {
+        let name = "max_whitespace_cnt";
+        let is_open = fields.optional(name) == Some(&Value::Number("-1".into()));
+        Ok(Written {
+            any_order: fields.flag("any_order", false)?,
+            max_whitespace: match is_open {
+                true => Some(UNBOUNDED),
+                false => {
+                    let max = self.limits.max_repetition;
+                    fields.count_or(name, max, ", or -1 for no bound")?
+                }
+            },
+        })
     }
 
     /// A format that is a grammar in EBNF or Lark.
@@ -274,7 +300,14 @@ impl Parser<'_> {
             text = rule.push(0, NodeKind::And(vec![text, short]));
         }
         if let Some(max) = max_tokens {
-            text = rule.push(0, NodeKind::WithinTokens { inner: text, max });
+            text = rule.push(
+                0,
+                NodeKind::WithinTokens {
+                    inner: text,
+                    max,
+                    is_checked: true,
+                },
+            );
         }
         Ok(text)
     }

@@ -12,6 +12,7 @@
 //! | `xml_value` | their values |
 //! | `xml_object` | what a schema says of the members of an object |
 //! | `xml_order` | members in order, counted, or in any order |
+//! | `xml_patterns` | members by patterns of their names |
 //! | `xml_scope` | a schema within the whole: what it refers to |
 //! | `xml_strings` | the strings that a schema allows |
 //! | `depth` | bounds on what references lead to |
@@ -26,6 +27,7 @@ mod xml;
 mod xml_nested;
 mod xml_object;
 mod xml_order;
+mod xml_patterns;
 mod xml_scope;
 mod xml_strings;
 mod xml_value;

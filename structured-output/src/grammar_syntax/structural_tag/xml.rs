@@ -6,7 +6,10 @@
 //! that a schema restricts.
 
 use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId};
+use super::super::cursor::cut;
 use super::fields::{Fields, refuse, shown};
+use super::format::Written;
+use super::xml_patterns::{Matched, Patterns};
 use super::xml_scope::Scope;
 use super::xml_value::Way;
 use super::{Parser, TagError};
@@ -23,6 +26,8 @@ pub(super) enum XmlStyle {
     /// `<｜DSML｜parameter name="name" string="true">value</｜DSML｜parameter>`, with `false` for
     /// what is no string.
     DeepSeek,
+    /// The same with a space after each `｜DSML｜`.
+    DeepSeekV41,
     /// `<arg_key>name</arg_key><arg_value>value</arg_value>`
     Glm,
     /// `<|open|>argument key="name" type="string"<|sep|>value<|close|>argument<|sep|>`, with the name
@@ -32,6 +37,9 @@ pub(super) enum XmlStyle {
     /// scalars, `dict` and `list` for objects and arrays, whose members and items are such tags again,
     /// items without a name.
     Cohere,
+    /// `]<]minimax[>[<name>value]<]minimax[>[</name>`, arrays and objects as such tags within tags, where an item's name
+    /// is `item`.
+    MiniMaxM3,
 }
 
 /// What a value is.
@@ -46,8 +54,12 @@ pub(super) enum Kind {
 #[derive(Clone, Copy)]
 pub(super) enum Called<'a> {
     By(&'a str),
-    /// By any name but some.
-    ByOther(&'a [&'a str]),
+    /// By any name but some that matches these patterns and no others.
+    ByOther {
+        but: &'a [&'a str],
+        patterns: &'a Patterns,
+        matched: Matched,
+    },
     /// An item of an array.
     Unnamed,
 }
@@ -58,7 +70,9 @@ impl XmlStyle {
         Some(match name {
             "qwen_xml" => Self::Qwen,
             "minimax_xml" => Self::MiniMax,
+            "minimax_m3_xml" => Self::MiniMaxM3,
             "deepseek_xml" => Self::DeepSeek,
+            "deepseek_v4_1_xml" => Self::DeepSeekV41,
             "glm_xml" => Self::Glm,
             "kimi_k3_xml" => Self::KimiK3,
             "cohere_xml" => Self::Cohere,
@@ -71,13 +85,15 @@ impl XmlStyle {
         match self {
             Self::Qwen => ("<parameter=", [Some(">"), Some(""), Some("")]),
             Self::MiniMax => ("<parameter name=\"", [Some("\">"), Some(""), Some("")]),
-            Self::DeepSeek if kind == Kind::String => (
-                "<｜DSML｜parameter name=\"",
-                [Some("\" string=\"true\">"), Some(""), Some("")],
-            ),
-            Self::DeepSeek => (
-                "<｜DSML｜parameter name=\"",
-                [Some("\" string=\"false\">"), Some(""), Some("")],
+            Self::DeepSeek | Self::DeepSeekV41 => (
+                match self {
+                    Self::DeepSeek => "<｜DSML｜parameter name=\"",
+                    _ => "<｜DSML｜ parameter name=\"",
+                },
+                match kind {
+                    Kind::String => [Some("\" string=\"true\">"), Some(""), Some("")],
+                    Kind::Other(_) => [Some("\" string=\"false\">"), Some(""), Some("")],
+                },
             ),
             Self::Glm => ("<arg_key>", [Some("</arg_key>"), None, Some("<arg_value>")]),
             Self::KimiK3 => (
@@ -88,6 +104,7 @@ impl XmlStyle {
                 "<cofl:value name=\"",
                 [Some("\" type=\""), Some(self.kind(kind)), Some("\">")],
             ),
+            Self::MiniMaxM3 => ("]<]minimax[>[<", [Some(">"), Some(""), Some("")]),
         }
     }
 
@@ -100,31 +117,41 @@ impl XmlStyle {
         }
     }
 
-    /// What ends a value.
+    /// What ends a value, but for the name in it where the style has such ends.
     pub(super) fn close(self) -> &'static str {
         match self {
             Self::Qwen | Self::MiniMax => "</parameter>",
             Self::DeepSeek => "</｜DSML｜parameter>",
+            Self::DeepSeekV41 => "</｜DSML｜ parameter>",
             Self::Glm => "</arg_value>",
             Self::KimiK3 => "<|close|>argument<|sep|>",
             Self::Cohere => "</cofl:value>",
+            Self::MiniMaxM3 => "]<]minimax[>[",
         }
+    }
+
+    /// Whether the end of a value repeats the member's name.
+    fn ends_by_name(self) -> bool {
+        self == Self::MiniMaxM3
     }
 
     /// Whether what stands around a value tells strings from all else.
     pub(super) fn tells_strings(self) -> bool {
-        matches!(self, Self::DeepSeek | Self::KimiK3 | Self::Cohere)
+        matches!(
+            self,
+            Self::DeepSeek | Self::DeepSeekV41 | Self::KimiK3 | Self::Cohere
+        )
     }
 
-    /// Whether white space around a string belongs to it. In all others but this one models write
+    /// Whether white space around a string belongs to it. In all others but these models write
     /// strings on lines of their own.
     fn keeps_space(self) -> bool {
-        self == Self::DeepSeek
+        matches!(self, Self::DeepSeek | Self::DeepSeekV41)
     }
 
     /// Whether arrays and objects are tags within tags.
     pub(super) fn nests(self) -> bool {
-        self == Self::Cohere
+        matches!(self, Self::Cohere | Self::MiniMaxM3)
     }
 
     /// Whether it tells all types.
@@ -141,6 +168,36 @@ impl XmlStyle {
     }
 }
 
+/// The name of an item, where the style has one.
+const ITEM: &str = "item";
+
+impl XmlStyle {
+    /// What ends a member's value.
+    fn end_of(self, called: Called<'_>, pointer: &str) -> Result<String, TagError> {
+        let close = self.close();
+        let name = match called {
+            _ if !self.ends_by_name() => return Ok(close.to_owned()),
+            Called::Unnamed => ITEM,
+            Called::By(name)
+                if name.trim().is_empty() || name.starts_with('/') || name.contains('>') =>
+            {
+                let message = format!(
+                    "a member `{}` can't be written as a tag: its name is blank, begins with `/` or has a `>`",
+                    cut(name)
+                );
+                return refuse(pointer, message);
+            }
+            Called::By(name) => name,
+            Called::ByOther { .. } => {
+                let message = "members that the schema doesn't name are not supported in this style, whose tags end with \
+                               the name again: write `additionalProperties: false` and what is in each object";
+                return refuse(pointer, message);
+            }
+        };
+        Ok(format!("{close}</{name}>"))
+    }
+}
+
 impl Parser<'_> {
     /// The members of an object, by the schema of a format.
     pub(super) fn xml_members(
@@ -148,10 +205,10 @@ impl Parser<'_> {
         fields: &Fields<'_>,
         schema: &Value,
         style: XmlStyle,
-        any_order: bool,
+        written: Written,
         rule: &mut RuleBuilder,
     ) -> Result<NodeId, TagError> {
-        let scope = Scope::new(schema, style, any_order, fields);
+        let scope = Scope::new(schema, style, written, fields);
         let pointer = scope.pointer.clone();
         let mut ways = Vec::new();
         for members in self.alternatives(&scope, schema, pointer, true)? {
@@ -168,6 +225,7 @@ impl Parser<'_> {
         schema: &Value,
         pointer: &str,
     ) -> Result<RuleId, TagError> {
+        let end = scope.style.end_of(called, pointer)?;
         let rule = self.declare(pointer)?;
         let mut builder = RuleBuilder::default();
         let mut ways = Vec::new();
@@ -176,17 +234,22 @@ impl Parser<'_> {
         self.read = outer;
         for Way { kind, node } in values {
             let (before, mut between) = scope.style.open(kind);
-            let mut items = vec![space(&mut builder)];
+            let mut items = vec![space(scope, &mut builder)];
             let mut text = before.to_owned();
             match called {
                 Called::By(name) => text.push_str(&scope.style.name(name)),
-                Called::ByOther(names) => {
+                Called::ByOther {
+                    but,
+                    patterns,
+                    matched,
+                } => {
                     let pieces = self.grammar.pieces(&text);
                     items.push(builder.pieces(0, &pieces));
                     text.clear();
-                    items.push(self.other_name(names, &mut builder)?);
+                    items.push(patterns.name(matched, but, self.limits, &mut builder)?);
                 }
-                // Only one style has items.
+                Called::Unnamed if scope.style.ends_by_name() => text.push_str(ITEM),
+                // Only one other style has items.
                 Called::Unnamed => {
                     text = "<cofl:value".to_owned();
                     between[0] = Some(" type=\"");
@@ -199,22 +262,24 @@ impl Parser<'_> {
                         let pieces = self.grammar.pieces(&text);
                         items.push(builder.pieces(0, &pieces));
                         text.clear();
-                        items.push(space(&mut builder));
+                        items.push(space(scope, &mut builder));
                     }
                 }
             }
             let pieces = self.grammar.pieces(&text);
             items.push(builder.pieces(0, &pieces));
-            // Text that may be anything has white space of its own.
+            // Text that may be anything has white space of its own, and so has what holds tags.
             let is_any_text = matches!(builder.kind(node), NodeKind::TextWithout(_));
-            if is_any_text || (kind == Kind::String && scope.style.keeps_space()) {
+            let is_nested =
+                scope.style.nests() && matches!(kind, Kind::Other(Some("list" | "dict")));
+            if is_any_text || is_nested || (kind == Kind::String && scope.style.keeps_space()) {
                 items.push(node);
             } else {
-                items.push(space(&mut builder));
+                items.push(space(scope, &mut builder));
                 items.push(node);
-                items.push(space(&mut builder));
+                items.push(space(scope, &mut builder));
             }
-            let close = self.grammar.pieces(scope.style.close());
+            let close = self.grammar.pieces(&end);
             items.push(builder.pieces(0, &close));
             ways.push(builder.concat(0, items));
         }
@@ -225,23 +290,6 @@ impl Parser<'_> {
         self.define(rule, pointer, builder, body)?;
         Ok(rule)
     }
-
-    /// A name as programs have them, but for some.
-    fn other_name(&self, but: &[&str], rule: &mut RuleBuilder) -> Result<NodeId, TagError> {
-        let any = self.limits.regex("[a-zA-Z_][a-zA-Z0-9_]*", "", 0);
-        let any = any.map_err(|error| super::at("", error))?;
-        let any = rule.push(0, any);
-        if but.is_empty() {
-            return Ok(any);
-        }
-        let literals = but
-            .iter()
-            .map(|name| rule.push(0, NodeKind::Literal((*name).into())))
-            .collect();
-        let known = rule.alternate(0, literals);
-        let other = rule.push(0, NodeKind::Not(known));
-        Ok(rule.push(0, NodeKind::And(vec![any, other])))
-    }
 }
 
 /// Up to so many times.
@@ -251,12 +299,16 @@ pub(super) fn repeated(rule: &mut RuleBuilder, inner: NodeId, max: u32) -> NodeI
 }
 
 /// White space, or none.
-pub(super) fn space(rule: &mut RuleBuilder) -> NodeId {
+pub(super) fn space(scope: &Scope<'_>, rule: &mut RuleBuilder) -> NodeId {
     let blanks = [' ', '\n', '\r', '\t']
         .map(|blank| regex_syntax::hir::ClassUnicodeRange::new(blank, blank));
     let class = NodeKind::Class(regex_syntax::hir::ClassUnicode::new(blanks));
     let blank = rule.push(0, class);
-    repeated(rule, blank, UNBOUNDED)
+    repeated(
+        rule,
+        blank,
+        scope.written.max_whitespace.unwrap_or(UNBOUNDED),
+    )
 }
 
 /// A name as a part of a JSON pointer.
@@ -269,8 +321,8 @@ pub(super) fn unknown_style<T>(fields: &Fields<'_>, style: &Value) -> Result<T, 
     fields.refuse(
         "style",
         &format!(
-            "is {}: supported are `json`, `qwen_xml`, `minimax_xml`, `deepseek_xml`, `glm_xml`, \
-             `kimi_k3_xml` and `cohere_xml`",
+            "is {}: supported are `json`, `qwen_xml`, `minimax_xml`, `minimax_m3_xml`, `deepseek_xml`, \
+             `deepseek_v4_1_xml`, `glm_xml`, `kimi_k3_xml` and `cohere_xml`",
             shown(style)
         ),
     )

@@ -29,8 +29,9 @@ const OF_NUMBERS: [&str; 6] = [
 
 const OF_ARRAYS: [&str; 4] = ["prefixItems", "items", "minItems", "maxItems"];
 
-const OF_OBJECTS: [&str; 5] = [
+const OF_OBJECTS: [&str; 6] = [
     "properties",
+    "patternProperties",
     "required",
     "additionalProperties",
     "minProperties",
@@ -178,7 +179,7 @@ impl Parser<'_> {
         if min > max || (rest.is_none() && min > num_first) {
             return refuse(fields.pointer, "no array meets this schema");
         }
-        let mut items = space(rule);
+        let mut items = space(scope, rule);
         if let Some(rest) = rest.filter(|_| max > num_first) {
             let inner = rule.push(0, NodeKind::Rule(rest));
             let max = match max {
@@ -195,7 +196,7 @@ impl Parser<'_> {
             items = match index < min {
                 true => with,
                 false => {
-                    let none = space(rule);
+                    let none = space(scope, rule);
                     rule.alternate(0, vec![with, none])
                 }
             };

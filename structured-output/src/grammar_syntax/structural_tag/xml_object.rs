@@ -4,10 +4,11 @@
 
 use std::collections::HashSet;
 
-use super::super::ast::{NodeId, RuleBuilder};
+use super::super::ast::{NodeId, NodeKind, RuleBuilder};
 use super::fields::{Fields, refuse};
 use super::xml::{Called, escaped};
 use super::xml_order::{Member, MemberRules, in_order};
+use super::xml_patterns::{Pattern, Patterns};
 use super::xml_scope::{KEYWORDS, Scope};
 use super::{Parser, TagError};
 use crate::json::Value;
@@ -25,6 +26,8 @@ pub(super) struct Members {
     required: Vec<(Box<str>, String)>,
     /// Of all other members; `None` where nothing is said of them.
     additional: Option<(Value, String)>,
+    /// By patterns of names.
+    patterns: Vec<Pattern>,
     /// How many there may be.
     min: u32,
     max: u32,
@@ -40,6 +43,7 @@ impl Members {
             properties: Vec::new(),
             required: required.collect(),
             additional: None,
+            patterns: Vec::new(),
             min: 0,
             max: UNBOUNDED,
         };
@@ -53,6 +57,8 @@ impl Members {
             }
             Some(_) => return object.refuse("properties", "must be an object"),
         }
+        let at = object.at("patternProperties");
+        members.patterns = Pattern::list(object.optional("patternProperties"), &at, escaped)?;
         let at = object.at("additionalProperties");
         members.additional = object
             .optional("additionalProperties")
@@ -65,6 +71,17 @@ impl Members {
 
     /// What both say.
     fn with(&self, more: &Self) -> Result<Self, TagError> {
+        for (one, other) in [(self, more), (more, self)] {
+            let says = other.additional.is_some()
+                || !other.properties.is_empty()
+                || !other.patterns.is_empty();
+            if let Some(pattern) = one.patterns.first().filter(|_| says) {
+                return refuse(
+                    &pattern.at,
+                    "`patternProperties` beside members of another branch is not supported in this style",
+                );
+            }
+        }
         for (one, other) in [(self, more), (more, self)] {
             let Some((schema, at)) = &one.additional else {
                 continue;
@@ -115,9 +132,48 @@ impl Members {
             }
             (one, other) => one.clone().or_else(|| other.clone()),
         };
+        both.patterns.extend(more.patterns.iter().cloned());
         both.min = self.min.max(more.min);
         both.max = self.max.min(more.max);
         Ok(both)
+    }
+}
+
+impl Members {
+    /// Whether no object is valid under both, which is told by a member that both require and of which they list other
+    /// values.
+    fn is_apart(&self, other: &Self) -> bool {
+        let requires =
+            |members: &Self, name: &str| members.required.iter().any(|(known, _)| **known == *name);
+        self.properties.iter().any(|(name, schema, _)| {
+            let theirs = other.properties.iter().find(|(known, _, _)| known == name);
+            let (Some(own), Some((_, theirs, _))) = (listed_values(schema), theirs) else {
+                return false;
+            };
+            let Some(theirs) = listed_values(theirs) else {
+                return false;
+            };
+            let differ = |one: &Value, other: &Value| match (one, other) {
+                // Equal numbers may be written in several ways.
+                (Value::Number(one), Value::Number(other)) => {
+                    matches!((one.parse::<f64>(), other.parse::<f64>()), (Ok(one), Ok(other)) if one != other)
+                }
+                (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => false,
+                _ => one != other,
+            };
+            requires(self, name)
+                && requires(other, name)
+                && own.iter().all(|one| theirs.iter().all(|other| differ(one, other)))
+        })
+    }
+}
+
+/// The values of `const` or `enum`.
+fn listed_values(schema: &Value) -> Option<Vec<&Value>> {
+    match (schema.get("const"), schema.get("enum")) {
+        (Some(value), _) => Some(vec![value]),
+        (None, Some(Value::Array(values))) => Some(values.iter().collect()),
+        _ => None,
     }
 }
 
@@ -168,18 +224,19 @@ impl Parser<'_> {
             let mut any = Vec::new();
             for (index, branch) in branches.iter().enumerate() {
                 let ways = self.alternatives(scope, branch, format!("{at}/{index}"), false)?;
+                let is_apart = |way: &Members| any.iter().all(|other| way.is_apart(other));
+                if name == "oneOf" && !ways.iter().all(is_apart) {
+                    let message = "of a whole object is supported in this style where a member that is required tells all \
+                                   branches apart by its `const` or `enum`: write so, or `anyOf` where any may hold";
+                    return object.refuse(name, message);
+                }
                 match name {
                     "allOf" => all = both(&all, &ways, &at)?,
                     _ => any.extend(ways),
                 }
             }
             match name {
-                "anyOf" => all = both(&all, &any, &at)?,
-                "oneOf" if branches.len() == 1 => all = both(&all, &any, &at)?,
-                "oneOf" => {
-                    let message = "of a whole object is not supported in this style: write `anyOf` where any may hold";
-                    return object.refuse(name, message);
-                }
+                "anyOf" | "oneOf" => all = both(&all, &any, &at)?,
                 _ => {}
             }
         }
@@ -211,13 +268,16 @@ impl Parser<'_> {
         let is_listed: HashSet<&str> = members.required.iter().map(|(name, _)| &**name).collect();
         let mut named = Vec::new();
         let mut names: Vec<&str> = Vec::new();
+        let mut patterns = Patterns::new(&members.patterns, self.limits)?;
         for (name, schema, at) in &members.properties {
             let is_required = is_listed.contains(name.as_str());
-            if *schema == Value::Bool(false) && !is_required {
+            let matched = patterns.of_name(name)?;
+            let (schema, at) = patterns.schema(matched, Some((schema, at)));
+            if schema == Value::Bool(false) && !is_required {
                 names.push(name);
                 continue;
             }
-            let rule = self.xml_member(scope, Called::By(name), schema, at)?;
+            let rule = self.xml_member(scope, Called::By(name), &schema, &at)?;
             names.push(name);
             named.push(Member { rule, is_required });
         }
@@ -234,15 +294,38 @@ impl Parser<'_> {
                 ),
             );
         }
-        let all = Value::Bool(true);
-        let additional = match &members.additional {
-            Some((Value::Bool(false), _)) => None,
-            schema => {
-                let (schema, at) = match schema {
-                    Some((schema, at)) => (schema, at.as_str()),
-                    None => (&all, scope.pointer.as_str()),
-                };
-                Some(self.xml_member(scope, Called::ByOther(&names), schema, at)?)
+        let mut others = Vec::new();
+        for matched in patterns.sets(&names, self.limits)? {
+            let (schema, at) = patterns.schema(matched, None);
+            if schema != Value::Bool(false) {
+                others.push((matched, schema, at));
+            }
+        }
+        match &members.additional {
+            Some((Value::Bool(false), _)) => {}
+            Some((schema, at)) => others.push((0, schema.clone(), at.clone())),
+            None => others.push((0, Value::Bool(true), scope.pointer.clone())),
+        }
+        let mut rules = Vec::with_capacity(others.len());
+        for (matched, schema, at) in others {
+            let called = Called::ByOther {
+                but: &names,
+                patterns: &patterns,
+                matched,
+            };
+            rules.push(self.xml_member(scope, called, &schema, &at)?);
+        }
+        let additional = match rules[..] {
+            [] => None,
+            [only] => Some(only),
+            _ => {
+                let mut builder = RuleBuilder::default();
+                let ways = rules
+                    .iter()
+                    .map(|&rule| builder.push(0, NodeKind::Rule(rule)));
+                let ways = ways.collect();
+                let body = builder.alternate(0, ways);
+                Some(self.tag_rule(scope, builder, body)?)
             }
         };
         let rules = MemberRules {
@@ -264,10 +347,10 @@ impl Parser<'_> {
             return refuse(&scope.pointer, "no object has as many members");
         }
         let is_counted = rules.min > num_required || rules.max < most;
-        match (scope.any_order, is_counted) {
+        match (scope.written.any_order, is_counted) {
             (true, _) => self.in_any_order(scope, &rules, is_counted, rule),
             (false, true) => self.counted(scope, &rules, rule),
-            (false, false) => Ok(in_order(&rules, rule)),
+            (false, false) => Ok(in_order(scope, &rules, rule)),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Parser<'_> {
                 };
                 items.push(builder.push(0, NodeKind::Repeat { inner, min, max }));
             }
-            items.push(space(&mut builder));
+            items.push(space(scope, &mut builder));
             let body = builder.concat(0, items);
             after.push(Some(self.tag_rule(scope, builder, body)?));
         }
@@ -94,7 +94,7 @@ impl Parser<'_> {
     }
 
     /// A rule of the whole's.
-    fn tag_rule(
+    pub(super) fn tag_rule(
         &mut self,
         scope: &Scope<'_>,
         builder: RuleBuilder,
@@ -175,7 +175,7 @@ impl Parser<'_> {
             }
             // One from where no object ends is led to by no other.
             if may_end(written) || ways.is_empty() {
-                ways.push(space(&mut builder));
+                ways.push(space(scope, &mut builder));
             }
             let body = builder.alternate(0, ways);
             self.define(own, &scope.format, builder, body)?;
@@ -186,7 +186,7 @@ impl Parser<'_> {
 }
 
 /// Members one after the other.
-pub(super) fn in_order(members: &MemberRules, rule: &mut RuleBuilder) -> NodeId {
+pub(super) fn in_order(scope: &Scope<'_>, members: &MemberRules, rule: &mut RuleBuilder) -> NodeId {
     let mut items = Vec::with_capacity(members.named.len() + 2);
     for member in &members.named {
         let inner = rule.push(0, NodeKind::Rule(member.rule));
@@ -199,6 +199,6 @@ pub(super) fn in_order(members: &MemberRules, rule: &mut RuleBuilder) -> NodeId 
         let inner = rule.push(0, NodeKind::Rule(additional));
         items.push(repeated(rule, inner, UNBOUNDED));
     }
-    items.push(space(rule));
+    items.push(space(scope, rule));
     rule.concat(0, items)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::ast::{EmbeddedSchema, SchemaPlace};
 use super::TagError;
 use super::fields::{Fields, refuse};
+use super::format::Written;
 use super::xml::XmlStyle;
 use crate::json::Value;
 
@@ -57,7 +58,7 @@ pub(super) const KEYWORDS: [&str; 40] = [
 pub(super) struct Scope<'a> {
     root: &'a Value,
     pub(super) style: XmlStyle,
-    pub(super) any_order: bool,
+    pub(super) written: Written,
     /// The pointer of the schema.
     pub(super) pointer: String,
     /// That of the format it stands in.
@@ -73,13 +74,13 @@ impl<'a> Scope<'a> {
     pub(super) fn new(
         root: &'a Value,
         style: XmlStyle,
-        any_order: bool,
+        written: Written,
         format: &Fields<'_>,
     ) -> Self {
         Self {
             root,
             style,
-            any_order,
+            written,
             pointer: format.at("json_schema"),
             format: format.pointer.to_owned(),
             num_bytes: Cell::default(),
@@ -230,7 +231,8 @@ impl<'a> Scope<'a> {
         self.num_bytes.set(self.num_bytes.get() + text.len());
         EmbeddedSchema {
             text: text.into(),
-            any_order: false,
+            any_order: self.written.any_order,
+            max_whitespace: self.written.max_whitespace,
             place: Some(SchemaPlace {
                 own: pointer.into(),
                 definitions: are_added.then(|| self.pointer.as_str().into()),

@@ -10,8 +10,8 @@ use super::fields::{Fields, refuse, shown};
 use super::xml_scope::Scope;
 use super::{Parser, TagError};
 use crate::json::{Value, format_pattern};
-use crate::lexical::UNBOUNDED;
-use crate::regex::{self, Chars, Dialect};
+use crate::lexical::{Chars, UNBOUNDED};
+use crate::regex::{self, Dialect};
 
 /// Strings of text.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::node::{ANYTHING, Kinds, NodeId, Nodes};
 use super::super::value::Value;
 use super::draft::{Dialect, member};
+use super::place::ScopeId;
 use super::refusal::{Refusal, malformed};
 use super::registry::Members;
 use super::subschemas::is_schema;
@@ -146,7 +147,7 @@ impl<'a> Builder<'a> {
             };
             self.body.push(node);
         }
-        if self.compiler.is_strict(&self.place) && !has_properties {
+        if self.is_strict() && !has_properties {
             let node = self.closed()?;
             self.body.push(node);
         }
@@ -189,16 +190,35 @@ impl<'a> Builder<'a> {
         at: impl std::fmt::Display,
         value: &Value,
     ) -> Result<NodeId, Refusal> {
+        let scope = self.compiler.scope_under(self.place.scope, keyword);
+        self.schema_in(scope, keyword, at, value)
+    }
+
+    /// [`Self::schema`] as a condition: without the option `strict`.
+    pub(super) fn condition(
+        &mut self,
+        keyword: &str,
+        at: impl std::fmt::Display,
+        value: &Value,
+    ) -> Result<NodeId, Refusal> {
+        let scope = self.compiler.condition_scope(self.place.scope);
+        self.schema_in(scope, keyword, at, value)
+    }
+
+    fn schema_in(
+        &mut self,
+        scope: ScopeId,
+        keyword: &str,
+        at: impl std::fmt::Display,
+        value: &Value,
+    ) -> Result<NodeId, Refusal> {
         if !is_schema(value) {
             let at = format!("/{keyword}{at}");
             let right = "a schema, which is an object or a boolean";
             return Err(malformed(&at, value, right));
         }
-        let Place {
-            resource, scope, ..
-        } = self.place;
-        let scope = self.compiler.scope_under(scope, keyword);
-        self.compiler.node(self.nodes, value, resource, scope)
+        self.compiler
+            .node(self.nodes, value, self.place.resource, scope)
     }
 
     fn referred(&mut self, keyword: &str, value: &Value) -> Result<NodeId, Refusal> {

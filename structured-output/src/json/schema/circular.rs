@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::super::node::{Node, NodeId, Nodes};
 use super::place::Key;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{Fuel, Stop};
 
 /// Whether a reference is met only by values by which it is met already: all ways to it go through
 /// what it needs all of, itself included. So nothing meets it.
@@ -12,7 +12,7 @@ pub(super) fn needs_itself(
     nodes: &Nodes,
     reference: NodeId,
     fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
+) -> Result<bool, Stop> {
     let mut seen = HashSet::new();
     let mut pending = vec![reference];
     while let Some(id) = pending.pop() {
@@ -36,7 +36,7 @@ pub(super) fn circular(
     nodes: &Nodes,
     references: &[(NodeId, Key)],
     fuel: &mut Fuel,
-) -> Result<Option<Key>, OutOfFuel> {
+) -> Result<Option<Key>, Stop> {
     let mut is_open: HashMap<NodeId, bool> = HashMap::new();
     for &(reference, key) in references {
         let mut pending = vec![(reference, false)];

@@ -25,8 +25,28 @@ impl Builder<'_> {
             "allOf" if branches.is_empty() => ANYTHING,
             "allOf" => self.nodes.all_of(&branches),
             "anyOf" => self.nodes.any_of(&branches),
-            _ => self.nodes.one_of(&branches),
+            _ => {
+                let one = self.one_branch(list)?;
+                // Of branches that are equal without the option no more has to hold.
+                match self.nodes.one_of(&branches) {
+                    same if same == one => one,
+                    _ => {
+                        let own = self.nodes.any_of(&branches);
+                        self.nodes.all_of(&[own, one])
+                    }
+                }
+            }
         })
+    }
+
+    /// Exactly one branch of a `oneOf` holds, each without the option `strict`: a value that two
+    /// of them allow is not valid, though the option may leave it to one.
+    fn one_branch(&mut self, list: &[Value]) -> Result<NodeId, Refusal> {
+        let mut branches = Vec::with_capacity(list.len());
+        for (index, schema) in list.iter().enumerate() {
+            branches.push(self.condition("oneOf", At(index), schema)?);
+        }
+        Ok(self.nodes.one_of(&branches))
     }
 
     /// `if` with `then` and `else`.

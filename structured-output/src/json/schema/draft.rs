@@ -1,26 +1,7 @@
 //! Drafts of JSON Schema: which keywords each knows.
 
 use super::super::value::Value;
-
-/// A draft of JSON Schema.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Draft {
-    /// What `$schema` says; without it, 2020-12 plus the older spellings (`definitions`,
-    /// `dependencies`, `additionalItems`, an array of `items`, boolean `exclusiveMinimum` and
-    /// `exclusiveMaximum`, `id`), with assertions beside `$ref`.
-    #[default]
-    Auto,
-    /// Draft 4.
-    Draft4,
-    /// Draft 6.
-    Draft6,
-    /// Draft 7.
-    Draft7,
-    /// Draft 2019-09.
-    Draft2019_09,
-    /// Draft 2020-12.
-    Draft2020_12,
-}
+use crate::options::Draft;
 
 impl Draft {
     /// The names of drafts.

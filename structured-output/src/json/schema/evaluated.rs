@@ -7,10 +7,11 @@ use hashbrown::HashSet;
 use super::super::node::{ANYTHING, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
-use super::draft::{Draft, member};
+use super::draft::member;
 use super::place::Place;
 use super::refusal::{Refusal, refuse};
 use crate::lexical::ExprId;
+use crate::options::Draft;
 
 /// Schemas that apply in place, at most.
 const MAX_IN_PLACE: usize = 10_000;

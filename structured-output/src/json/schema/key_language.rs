@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::super::node::{Kinds, Node, NodeId, Nodes};
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
+use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, Stop, UNBOUNDED};
 
 /// All keys, as they are spelled under a constraint.
 pub(super) fn universe(lexicon: &mut Lexicon) -> ExprId {
@@ -22,7 +22,7 @@ fn operands(nodes: &Nodes, id: NodeId) -> Vec<NodeId> {
 
 /// Whether a node's strings can be told without references: until all are defined, and those that need
 /// themselves are known, one may lead anywhere, back to itself too.
-pub(super) fn is_defined(nodes: &Nodes, id: NodeId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+pub(super) fn is_defined(nodes: &Nodes, id: NodeId, fuel: &mut Fuel) -> Result<bool, Stop> {
     let mut seen = HashSet::new();
     let mut pending = vec![id];
     while let Some(id) = pending.pop() {
@@ -46,7 +46,7 @@ pub(super) fn of_node(
     nodes: &Nodes,
     id: NodeId,
     fuel: &mut Fuel,
-) -> Result<ExprId, OutOfFuel> {
+) -> Result<ExprId, Stop> {
     let all = universe(lexicon);
     let mut known: HashMap<NodeId, ExprId> = HashMap::new();
     let mut pending = vec![id];
@@ -97,7 +97,7 @@ fn exactly_one(
     all: ExprId,
     languages: &[ExprId],
     fuel: &mut Fuel,
-) -> Result<ExprId, OutOfFuel> {
+) -> Result<ExprId, Stop> {
     let (mut none, mut one) = (all, EMPTY);
     for (before, &language) in languages.iter().enumerate() {
         // `none` is an intersection with one operand for each of those before.
@@ -118,7 +118,7 @@ pub(super) fn matches_key(
     keys: ExprId,
     key: &str,
     fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
+) -> Result<bool, Stop> {
     let mut state = keys;
     for byte in spelled(key).bytes() {
         fuel.burn(1)?;

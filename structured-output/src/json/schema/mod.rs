@@ -52,13 +52,13 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::live::MAX_NESTING;
 use super::node::{ANYTHING, NOTHING, NodeId, Nodes};
 use super::value::Value;
+use crate::bound::Bound;
 use crate::error::{CompileError, ProblemPlace};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Chars, ExprId, Fuel, Lexicon, Stop};
 use crate::options::{Format, JsonSchemaOptions, Limits};
-use crate::regex::{Chars, RegexLimits};
+use crate::regex::RegexLimits;
 use circular::{circular, needs_itself};
 use dearest::Dearest;
 use place::{Key, Place, ScopeId};
@@ -67,7 +67,6 @@ use refusal::{Refusal, malformed, refuse};
 use registry::{Registry, ResourceId, Site};
 use subschemas::applied;
 
-pub use draft::Draft;
 pub(crate) use values::Part;
 
 enum Task {
@@ -216,7 +215,7 @@ impl SchemaCompiler {
     /// limits are those of expressions, nodes and `bytes_elsewhere`.
     ///
     /// # Errors
-    /// [`OutOfFuel`]; within, [`CompileError::JsonSchema`] with the pointer of what is malformed or can't
+    /// [`Stop`]; within, [`CompileError::JsonSchema`] with the pointer of what is malformed or can't
     /// be enforced, and [`CompileError::LimitExceeded`].
     pub(crate) fn run(
         &mut self,
@@ -225,11 +224,11 @@ impl SchemaCompiler {
         max_tasks: usize,
         bytes_elsewhere: usize,
         fuel: &mut Fuel,
-    ) -> Result<Result<Option<NodeId>, CompileError>, OutOfFuel> {
+    ) -> Result<Result<Option<NodeId>, CompileError>, Stop> {
         self.bytes_elsewhere = bytes_elsewhere;
         match self.run_tasks(lexicon, nodes, max_tasks, fuel) {
             Ok(done) => Ok(Ok(done)),
-            Err((Refusal::OutOfFuel, _)) => Err(OutOfFuel),
+            Err((Refusal::Stopped(stop), _)) => Err(stop),
             Err((refusal, key)) => Ok(Err(self.error(&refusal, key))),
         }
     }
@@ -344,7 +343,7 @@ impl SchemaCompiler {
         }
         self.states.insert(place.key(), State::Open(None));
         self.dearest.enter(place.key());
-        self.is_deep |= self.dearest.depth() > MAX_NESTING;
+        self.is_deep |= self.dearest.depth() > Bound::Nesting.max();
         self.pending.push(Task::Leave(place.clone()));
         let members = Arc::clone(&place.members);
         let is_new = self.checked.insert(place.key().0);
@@ -367,6 +366,11 @@ impl SchemaCompiler {
         for (keyword, schema) in inner {
             let scope = self.scope_under(place.scope, &keyword);
             self.enter_later(&schema, place.resource, scope)?;
+            // Whether exactly one branch holds is asked without the option `strict`.
+            let condition = self.condition_scope(scope);
+            if keyword == "oneOf" && condition != scope {
+                self.enter_later(&schema, place.resource, condition)?;
+            }
         }
         Ok(())
     }
@@ -491,7 +495,7 @@ impl SchemaCompiler {
                 }),
             },
             // The caller knows how many steps there were: see `run`.
-            Refusal::OutOfFuel => CompileError::LimitExceeded {
+            Refusal::Stopped(_) => CompileError::LimitExceeded {
                 limit: "max_steps",
                 max: 0,
                 place: None,

@@ -8,8 +8,7 @@ use super::pointer::{Key, escaped};
 use super::refusal::{At, Refusal, malformed, refuse};
 use super::registry::Members;
 use super::{Deferred, draft};
-use crate::lexical::{EMPTY, ExprId, Lexicon};
-use crate::regex::Chars;
+use crate::lexical::{Chars, EMPTY, ExprId, Lexicon};
 
 impl Builder<'_> {
     /// `properties`, `patternProperties` and `additionalProperties`.
@@ -28,7 +27,7 @@ impl Builder<'_> {
         let additional = match self.keyword("additionalProperties") {
             Some(schema) => self.schema("additionalProperties", "", &schema)?,
             None if self.says("unevaluatedProperties") => ANYTHING,
-            None if self.compiler.is_strict(&self.place) => NOTHING,
+            None if self.is_strict() => NOTHING,
             None => ANYTHING,
         };
         Ok(self.nodes.members(node::Members {
@@ -65,6 +64,12 @@ impl Builder<'_> {
             patterns: Box::default(),
             additional: NOTHING,
         }))
+    }
+
+    /// True if members that the schema doesn't name are excluded where it says nothing of them. Values that
+    /// `const` and `enum` list have the members that they have.
+    pub(super) fn is_strict(&self) -> bool {
+        self.compiler.is_strict(&self.place) && !self.says("const") && !self.says("enum")
     }
 
     /// Whether the schema has a keyword that its draft knows.

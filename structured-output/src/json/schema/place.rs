@@ -66,13 +66,22 @@ impl SchemaCompiler {
     /// With the option `strict`, what stands in `not`, in `if` and what that leads to, in
     /// `dependentSchemas` and in `contains`, is a condition on values that other schemas describe. It
     /// means what it means without the option: what is denied would be more if it said more, and
-    /// what holds only sometimes names some members of an object, not all.
+    /// what holds only sometimes names some members of an object, not all. Branches of `oneOf` are both: the
+    /// one that is met is strict, and whether exactly one is met is asked without the option.
     pub(super) fn scope_under(&mut self, scope: ScopeId, keyword: &str) -> ScopeId {
         let is_condition = matches!(
             keyword,
             "not" | "if" | "then" | "else" | "dependentSchemas" | "dependencies" | "contains"
         );
-        match self.strict && is_condition {
+        match is_condition {
+            true => self.condition_scope(scope),
+            false => scope,
+        }
+    }
+
+    /// The scope of a condition in a scope.
+    pub(super) fn condition_scope(&mut self, scope: ScopeId) -> ScopeId {
+        match self.strict {
             true => self.scope_with(scope, CONDITION),
             false => scope,
         }

@@ -1,7 +1,7 @@
 //! Why a schema is refused.
 
 use super::super::value::Value;
-use crate::lexical::OutOfFuel;
+use crate::lexical::Stop;
 use crate::regex::RegexError;
 
 /// A step of a JSON pointer, written when a message needs it.
@@ -29,13 +29,13 @@ pub(super) enum Refusal {
         /// JSON pointer within the schema, where one place is to blame.
         at: Option<&'static str>,
     },
-    /// The compilation's steps or bytes are used up.
-    OutOfFuel,
+    /// The compilation ended early.
+    Stopped(Stop),
 }
 
-impl From<OutOfFuel> for Refusal {
-    fn from(_: OutOfFuel) -> Self {
-        Self::OutOfFuel
+impl From<Stop> for Refusal {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
     }
 }
 

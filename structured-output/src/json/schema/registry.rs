@@ -9,11 +9,12 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::super::value::Value;
-use super::draft::{Dialect, Draft, member};
+use super::draft::{Dialect, member};
 use super::meta_schemas;
 use super::refusal::cut;
 use super::subschemas::held;
 use super::uri::{resolve, split_fragment};
+use crate::options::Draft;
 
 /// The members of a schema that is an object.
 pub(super) type Members = Arc<Vec<(String, Value)>>;

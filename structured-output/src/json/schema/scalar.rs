@@ -2,14 +2,13 @@
 
 use super::super::decimal::Decimal;
 use super::super::enumeration;
-use super::super::live::MAX_NESTING;
 use super::super::node::{Kinds, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
 use super::refusal::{Refusal, in_pattern, malformed, refuse};
-use crate::lexical::{ExprId, UNBOUNDED};
+use crate::bound::Bound;
+use crate::lexical::{Chars, ExprId, UNBOUNDED};
 use crate::options::Format;
-use crate::regex::Chars;
 
 impl Builder<'_> {
     /// `type`.
@@ -291,7 +290,7 @@ pub(super) fn is_type(name: &str) -> bool {
 }
 
 /// Every so many levels a part of a value is looked at by itself: fewer than are looked at in one piece.
-const LEVELS_AT_ONCE: usize = MAX_NESTING / 2;
+const LEVELS_AT_ONCE: usize = Bound::Nesting.max() / 2;
 
 /// How many levels of arrays and objects a value has, and the parts of it at every so many. Recursion is
 /// bounded by the nesting of the source.

@@ -6,11 +6,12 @@ use hashbrown::HashSet;
 
 use super::super::value::Value;
 use super::build::whole_number;
-use super::draft::{Dialect, Draft, member};
+use super::draft::{Dialect, member};
 use super::pointer::escaped;
 use super::refusal::{Refusal, malformed, refuse};
 use super::scalar::is_type;
 use super::subschemas::is_schema;
+use crate::options::Draft;
 
 const SCHEMA: &str = "a schema, which is an object or a boolean";
 const NAMES: &str = "a list of names";

@@ -122,6 +122,21 @@ fn items_that_are_contained() {
     );
 }
 
+/// The end of an item that isn't the one looked for comes nearer than what makes it that one.
+#[test]
+fn items_that_are_contained_and_longer_than_others() {
+    check(
+        r#"{"contains":{"not":{"uniqueItems":true}}}"#,
+        &["[[1,2],[1,1]]", "[[[]],[[],[]],0]"],
+        &["[[1,2],[1]]", "[]"],
+    );
+    check(
+        r#"{"contains":{"type":"object","required":["a"]}}"#,
+        &[r#"[{"b":1},{"b":1,"a":2}]"#],
+        &["[{}]", r#"[{"b":1}]"#],
+    );
+}
+
 #[test]
 fn distinct_items() {
     check(

@@ -6,13 +6,13 @@ mod random;
 mod relations;
 mod spec;
 
+use super::Style;
 use super::node::NodeId;
 use super::programs::Programs;
 use super::schema::tests::evaluate;
 use super::value::Value;
-use super::{Style, Whitespace};
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
-use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
+use crate::lexical::{Fuel, Lexicon, Stop};
+use crate::options::{JsonSchemaOptions, Limits, PropertyOrder, Whitespace};
 use crate::pushdown::{Machine, State};
 
 const STEPS: u64 = 20_000_000;
@@ -33,7 +33,7 @@ impl Engine {
     fn new(
         order: PropertyOrder,
         make: impl FnOnce(&mut Lexicon, &mut Programs) -> NodeId,
-    ) -> Result<Option<Self>, OutOfFuel> {
+    ) -> Result<Option<Self>, Stop> {
         let mut machine = Machine::new(Lexicon::new(Vec::new(), 8));
         let root = make(&mut machine.lexicon, &mut machine.programs);
         let options = JsonSchemaOptions {
@@ -42,7 +42,7 @@ impl Engine {
             ..JsonSchemaOptions::default()
         };
         let limits = Limits::default().regex();
-        let style = Style::new(&mut machine.lexicon, &options, limits).unwrap();
+        let style = Style::new(&mut machine.lexicon, &options, limits, &mut fuel())?.unwrap();
         let Some(frames) = machine.programs.start(root, style, &mut fuel())? else {
             return Ok(None);
         };
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// The state after a text.
-    fn after(&mut self, text: &str) -> Result<Option<State>, OutOfFuel> {
+    fn after(&mut self, text: &str) -> Result<Option<State>, Stop> {
         let mut state = self.start;
         for byte in text.bytes() {
             match self.machine.step(state, byte, &mut fuel())? {
@@ -66,7 +66,7 @@ impl Engine {
         Ok(Some(state))
     }
 
-    fn accepts(&mut self, text: &str) -> Result<bool, OutOfFuel> {
+    fn accepts(&mut self, text: &str) -> Result<bool, Stop> {
         match self.after(text)? {
             Some(state) => self.machine.is_accepting(state, &mut fuel()),
             None => Ok(false),
@@ -79,7 +79,7 @@ impl Engine {
     }
 
     /// The canonical completion; `None` where there is none within a bound.
-    fn completion(&mut self, mut state: State) -> Result<Option<String>, OutOfFuel> {
+    fn completion(&mut self, mut state: State) -> Result<Option<String>, Stop> {
         let mut text = Vec::new();
         while let Some((byte, next)) = self.machine.toward_end(state, &mut fuel())? {
             text.push(byte);

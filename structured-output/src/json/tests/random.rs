@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use super::super::value::Value;
 use super::spec::{Spec, spec, value};
 use super::{Engine, parse};
-use crate::lexical::OutOfFuel;
+use crate::lexical::Stop;
 use crate::options::PropertyOrder;
 
-pub(super) fn engine(spec: &Spec, order: PropertyOrder) -> Result<Option<Engine>, OutOfFuel> {
+pub(super) fn engine(spec: &Spec, order: PropertyOrder) -> Result<Option<Engine>, Stop> {
     Engine::new(order, |lexicon, programs| {
         let root = programs.nodes().reserve();
         let node = spec.node(lexicon, programs, root);
@@ -89,8 +89,8 @@ enum End {
     Failed(TestCaseError),
 }
 
-impl From<OutOfFuel> for End {
-    fn from(_: OutOfFuel) -> Self {
+impl From<Stop> for End {
+    fn from(_: Stop) -> Self {
         Self::Refused
     }
 }

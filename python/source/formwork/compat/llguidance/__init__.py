@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from formwork import grammar as _formwork
+from formwork.grammar.captures import without_reports
 
 __all__ = ["LLExecutor", "LLMatcher", "LLTokenizer", "grammar_from", "install"]
 
@@ -145,13 +146,13 @@ def _json_options(given: dict[str, Any]) -> dict[str, Any]:
 
 def _compile(compiler: _formwork.GrammarCompiler, grammar: str) -> _formwork.CompiledGrammar:
     if not grammar.lstrip().startswith("{"):
-        return compiler.compile_lark(grammar)
+        return compiler.compile_lark(without_reports(grammar))
     grammars = json.loads(grammar).get("grammars")
     if not isinstance(grammars, list) or len(grammars) != 1:
         raise ValueError('grammar must be Lark, or {"grammars": [...]} with one grammar')
     (only,) = grammars
     if only.get("lark_grammar") is not None:
-        return compiler.compile_lark(only["lark_grammar"])
+        return compiler.compile_lark(without_reports(only["lark_grammar"]))
     schema = only.get("json_schema")
     options: dict[str, Any] = {}
     if isinstance(schema, dict) and "x-guidance" in schema:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ._schema import OPEN, one_of
+
 _ANY = "formwork.any"
 _TYPES = ["string", "number", "boolean", "null", "array", "object"]
 _BRANCHES = ("allOf", "anyOf", "oneOf")
@@ -65,10 +67,15 @@ class _Marks:
         new = dict(schema)
         for key in ("$defs", "definitions", "properties", "patternProperties"):
             if isinstance(schema.get(key), dict):
-                new[key] = {name: self.schema(each) for name, each in schema[key].items()}
+                new[key] = {
+                    name: each if name == OPEN and key[0] != "p" else self.schema(each)
+                    for name, each in schema[key].items()
+                }
         for key in (*_BRANCHES, "prefixItems"):
             if isinstance(schema.get(key), list):
                 new[key] = [self.schema(each) for each in schema[key]]
+        if isinstance(schema.get("oneOf"), list):
+            one_of(new, schema["oneOf"], new["oneOf"])
         if "enum" in schema and isinstance(schema["enum"], list):
             new["enum"] = [value for value in schema["enum"] if not self.holds(value)]
             return new

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from formwork.grammar.captures import without_reports
+
 from ._excludes import without_marks
 from ._schema import closed
 from .exception import InvalidStructuralTagError
 
 # Fields that mean nothing where they are empty, and that the engine may not know.
 _UNSET: dict[str, Any] = {"excludes": [], "max_whitespace_cnt": None, "max_tokens": None, "max_chars": None}
+# Any number of signs.
+_UNBOUNDED = -1
 _CONTENTS = ("content", "format")
 _LISTS = ("elements", "tags")
 
@@ -34,9 +38,13 @@ def engine_tag(value: Any) -> Any:
             [rule[0], engine_tag(rule[1])] if isinstance(rule, (list, tuple)) and len(rule) == 2 else rule
             for rule in new["rules"]
         ]
+    if new.get("type") == "grammar" and isinstance(new.get("grammar"), str):
+        new["grammar"] = without_reports(new["grammar"])
     if new.get("type") in ("json_schema", "qwen_xml_parameter") and "json_schema" in new:
-        new["json_schema"] = closed(new["json_schema"])
         style = new.get("style", "json") if new["type"] == "json_schema" else "qwen_xml"
+        new["json_schema"] = closed(new["json_schema"], in_tags=style != "json")
+        if style == "json":
+            new.setdefault("max_whitespace_cnt", _UNBOUNDED)
         if new["json_schema"] is True and style != "json":
             new["json_schema"] = {"type": "object"}
         excludes = new.pop("excludes", None)

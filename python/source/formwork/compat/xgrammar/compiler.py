@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
 from formwork import grammar as _formwork
+from formwork.grammar.captures import LarkCaptures, mentions_capture
 
 from . import _serialization
 from .exception import DeserializeFormatError
@@ -20,6 +22,13 @@ class CompiledGrammar:
 
     def __init__(self, compiled: _formwork.CompiledGrammar, info: TokenizerInfo, grammar: Grammar) -> None:
         self._compiled, self._info, self._grammar = compiled, info, grammar
+        self._has_captures = grammar._kind == "lark" and mentions_capture(grammar._source[0])
+
+    @functools.cached_property
+    def _captures(self) -> LarkCaptures:
+        """Reads the captures of texts."""
+        vocabulary = self._info.decoded_vocab, self._info.special_token_ids
+        return LarkCaptures(self._grammar._source[0], vocabulary)
 
     @property
     def grammar(self) -> Grammar:
@@ -93,12 +102,12 @@ class GrammarCompiler:
     def compile_json_schema(self, schema: Any, **options: Any) -> CompiledGrammar:
         """Compiles a JSON Schema: a str, a dict or a pydantic model.
 
-        Options: any_whitespace, separators, strict_mode, max_whitespace_cnt, any_order.
+        Options: any_whitespace, indent, separators, strict_mode, max_whitespace_cnt, any_order. As in XGrammar
+        indent and separators hold with any_whitespace=False alone.
 
         Raises:
             GrammarError: with the pointer of what is malformed or can't be enforced.
             InvalidJSONError: it is no JSON.
-            NotImplementedError: indent is not None.
         """
         return self._compile(Grammar._of_schema(schema, **options))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from formwork import grammar as _formwork
+from formwork.grammar.captures import without_reports
 
 from . import _serialization
 from ._lark_names import written_out
@@ -112,20 +113,22 @@ class Grammar:
         max_whitespace_cnt: int | None = None,
         any_order: bool = False,
     ) -> Grammar:
-        if indent is not None:
-            raise NotImplementedError(f"indent is {indent}, but Formwork enforces none: leave it None")
         text = closed_text(schema) if strict_mode else schema_text(schema)
         options: dict[str, Any] = {}
         if any_order:
             options["property_order"] = "any"
         if not any_whitespace:
-            options["whitespace"] = "compact"
-            options["separators"] = list(separators or (", ", ": "))
+            if indent is None:
+                options["whitespace"] = "compact"
+            else:
+                options["indent"] = indent
+            options["separators"] = list(separators or (", " if indent is None else ",", ": "))
         else:
             if max_whitespace_cnt is not None and max_whitespace_cnt < 0:
                 raise ValueError(f"max_whitespace_cnt is {max_whitespace_cnt}, but must be at least 0")
             count = "*" if max_whitespace_cnt is None else f"{{0,{int(max_whitespace_cnt)}}}"
             options["whitespace_pattern"] = "[ \\n\\r\\t]" + count
+            options["trimmed"] = True
         return Grammar("json_schema", [text], options)
 
     @staticmethod
@@ -225,17 +228,19 @@ class Grammar:
             return dict(json.loads(source[0])["format"])
         if kind == "json_schema":
             options = dict(self._options)
-            options.pop("whitespace_pattern", None)
+            options.pop("trimmed", None)
+            count = re.fullmatch(r".*(?:\*|\{0,(\d+)\})", options.pop("whitespace_pattern", ""))
             any_order = options.pop("property_order", None) == "any"
             if options:
                 raise NotImplementedError(_MIXED.format(what="any_whitespace=False"))
-            return {"type": "json_schema", "json_schema": json.loads(source[0]), "any_order": any_order}
+            form = {"type": "json_schema", "json_schema": json.loads(source[0]), "any_order": any_order}
+            return form if count is None else {**form, "max_whitespace_cnt": int(count[1] or -1)}
         text = source[0]
         if kind == "ebnf" and source[1] != "root":
             if re.search(r"(?m)^\s*root\s*::=", text):
                 raise NotImplementedError(_MIXED.format(what=f"the root {source[1]} beside a rule root"))
             text += f"\nroot ::= {source[1]}\n"
-        return {"type": "grammar", "grammar": text}
+        return {"type": "grammar", "grammar": without_reports(text) if kind == "lark" else text}
 
     def _mentions(self, word: str) -> bool:
         """True if a grammar in Lark or EBNF has the word somewhere."""
@@ -255,6 +260,8 @@ class Grammar:
                 "structural_tag",
                 [json.dumps({"type": "structural_tag", "format": self._format()})],
             )
+        elif kind == "lark":
+            source = [without_reports(source[0])]
         method: Callable[..., _formwork.CompiledGrammar] = getattr(compiler, f"compile_{kind}")
         try:
             return method(*source, **self._options)
@@ -303,7 +310,7 @@ def _lark_source(name: str, grammar: Grammar | str) -> str:
         return str(source)
     if grammar._kind == "regex":
         return "start: /" + re.sub(r"\\.|/", lambda m: "\\/" if m[0] == "/" else m[0], source) + "/"
-    if grammar._kind == "json_schema" and grammar._options.keys() <= {"whitespace_pattern"}:
+    if grammar._kind == "json_schema" and grammar._options.keys() <= {"whitespace_pattern", "trimmed"}:
         return f"start: %json {source}"
     raise NotImplementedError(
         f"the named grammar {name!r} must be made from Lark, a regular expression or a JSON Schema"

@@ -73,6 +73,8 @@ class GrammarMatcher:
             override_stop_tokens=override_stop_tokens,
         )
         self._terminates_without_stop_token = terminate_without_stop_token
+        # What was accepted, where captures are to be read from it.
+        self._steps: list[int | bytes] | None = [] if compiled_grammar._has_captures else None
 
     def accept_token(self, token_id: int, *, debug_print: bool = False) -> bool:
         """Accepts a token; False after the end, or where it isn't allowed.
@@ -84,11 +86,20 @@ class GrammarMatcher:
             raise IndexError(
                 f"token_id is {token_id}, but there are {self._grammar.tokenizer_info.vocab_size}"
             )
-        return not self._matcher.is_terminated() and self._matcher.accept_token(token_id)
+        accepted = not self._matcher.is_terminated() and self._matcher.accept_token(token_id)
+        self._note(token_id)
+        return accepted
 
     def accept_string(self, input_str: str | bytes, *, debug_print: bool = False) -> bool:
         """Accepts text, as one step."""
-        return not self._matcher.is_terminated() and self._matcher.accept_string(input_str)
+        accepted = not self._matcher.is_terminated() and self._matcher.accept_string(input_str)
+        self._note(input_str.encode() if isinstance(input_str, str) else bytes(input_str))
+        return accepted
+
+    def _note(self, step: int | bytes) -> None:
+        """Keeps what was accepted, if it was."""
+        if self._steps is not None and self._matcher.num_accepted > len(self._steps):
+            self._steps.append(step)
 
     def fill_next_token_bitmask(self, bitmask: Any, index: int = 0, *, debug_print: bool = False) -> bool:
         """Writes the next token's mask into a row of int32; False where it allows every token.
@@ -164,16 +175,27 @@ class GrammarMatcher:
             self._matcher.rollback(num_tokens)
         except ValueError as error:
             raise RuntimeError(str(error)) from None
+        if self._steps is not None:
+            del self._steps[len(self._steps) - num_tokens :]
 
     def get_captures(self, *, deduplicate: bool = True) -> list[tuple[str, bytes]]:
-        """What the grammar captured: nothing, as the engine keeps no captures.
+        """What the captured rules of a grammar in Lark are in the text so far: name and text, in the order of their ends.
+
+        A rule begins as early as it can and is as long as it can. The text is read anew by each call.
 
         Raises:
-            NotImplementedError: the grammar asks for captures.
+            NotImplementedError: with deduplicate=False; the grammar captures in another way, or can be read in
+                too many ways.
         """
-        if self._grammar.grammar._mentions("capture"):
-            raise NotImplementedError("captures aren't supported: parse the text once it is complete")
-        return []
+        if self._steps is None:
+            if self._grammar.grammar._mentions("capture"):
+                raise NotImplementedError("captures are supported of grammars in Lark alone")
+            return []
+        if not deduplicate:
+            raise NotImplementedError("deduplicate is False, but each capture is known once")
+        is_complete = self._matcher.is_completed() or self._matcher.is_terminated()
+        found = self._grammar._captures.read(self._steps, is_complete=is_complete)
+        return [(each.name, each.text) for each in found]
 
     @property
     def temperature(self) -> float | None:
@@ -200,6 +222,8 @@ class GrammarMatcher:
     def reset(self) -> None:
         """Back to the start."""
         self._matcher.reset()
+        if self._steps is not None:
+            self._steps = []
 
     def fork(self) -> GrammarMatcher:
         """A matcher that goes its own way from here."""
@@ -207,6 +231,7 @@ class GrammarMatcher:
         forked._matcher, forked._grammar = self._matcher.fork(), self._grammar
         forked._temperature, forked._stands_in = self._temperature, self._stands_in
         forked._terminates_without_stop_token = self._terminates_without_stop_token
+        forked._steps = None if self._steps is None else list(self._steps)
         return forked
 
     @property

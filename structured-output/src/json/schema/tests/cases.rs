@@ -1,7 +1,7 @@
 //! Keywords of each draft, and options: schemas with values that are valid and values that are not.
 
-use super::super::Draft;
 use super::{compile, parse};
+use crate::options::Draft;
 use crate::options::JsonSchemaOptions;
 
 /// Checks a schema under a draft.
@@ -262,6 +262,18 @@ fn strict_objects() {
         &[r#"{"c":1}"#, r#"{"a":{"x":1}}"#],
     );
     check_with(&options, "{}", &[r#"{"c":1}"#], &[]);
+    // A value that is listed is as it is listed.
+    for listed in [r#""const":{"k":1}"#, r#""enum":[{"k":1},{}]"#] {
+        for others in ["", r#","properties":{"a":true}"#] {
+            let schema = format!(r#"{{"type":"object",{listed}{others}}}"#);
+            check_with(
+                &options,
+                &schema,
+                &[r#"{"k":1}"#],
+                &[r#"{"k":2}"#, r#"{"a":1}"#],
+            );
+        }
+    }
     // What is said of an object elsewhere means what it says: else what is denied would be less.
     check_with(
         &options,

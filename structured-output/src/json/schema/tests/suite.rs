@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::super::super::value::Value;
-use super::super::Draft;
 use super::{compile, parse, shared, written};
+use crate::options::Draft;
 use crate::options::{Format, JsonSchemaOptions};
 
 #[derive(Default, Debug)]

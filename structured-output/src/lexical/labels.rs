@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::lexical::ByteSet;
+use super::byte_set::ByteSet;
 
 /// Bytes from the first to the last one.
 type Bytes = (u8, u8);
@@ -107,7 +107,7 @@ impl Others {
 /// space and all others, also where a word ends within one, and as another one what remains: NUL, U+0001,
 /// DEL, and bytes that are no character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Labels(pub(super) u128);
+pub(crate) struct Labels(pub(crate) u128);
 
 impl Labels {
     const OTHER: u128 = 1;
@@ -116,7 +116,7 @@ impl Labels {
     /// All other characters beyond ASCII.
     const CHARACTER: u128 = 1 << 127;
 
-    pub(super) fn insert(&mut self, label: u8) {
+    pub(crate) fn insert(&mut self, label: u8) {
         self.0 |= match label {
             2..127 => 1 << label,
             _ => Self::OTHER,
@@ -124,7 +124,7 @@ impl Labels {
     }
 
     /// Adds a character beyond ASCII.
-    pub(super) fn insert_character(&mut self, code_point: u32) {
+    pub(crate) fn insert_character(&mut self, code_point: u32) {
         self.0 |= match is_space(code_point) {
             true => Self::SPACE,
             false => Self::CHARACTER,
@@ -132,11 +132,11 @@ impl Labels {
     }
 
     /// Adds a character that is only begun.
-    pub(super) fn insert_begun(&mut self) {
+    pub(crate) fn insert_begun(&mut self) {
         self.0 |= Self::CHARACTER;
     }
 
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.0 |= other.0;
     }
 
@@ -186,7 +186,7 @@ impl Labels {
 
 /// What may come second in a character beyond ASCII that begins with a byte, how many bytes come after
 /// that, and what the first byte says of the character.
-pub(super) fn characters_from(first: u8) -> Option<(RangeInclusive<u8>, u32, u32)> {
+pub(crate) fn characters_from(first: u8) -> Option<(RangeInclusive<u8>, u32, u32)> {
     let is_first = |sequence: &&[Bytes]| {
         let of_first = sequence.first();
         of_first.is_some_and(|&(low, high)| (low..=high).contains(&first))
@@ -200,7 +200,7 @@ pub(super) fn characters_from(first: u8) -> Option<(RangeInclusive<u8>, u32, u32
 }
 
 /// Bytes of characters beyond ASCII, after the second.
-pub(super) const CONTINUATION: RangeInclusive<u8> = MORE.0..=MORE.1;
+pub(crate) const CONTINUATION: RangeInclusive<u8> = MORE.0..=MORE.1;
 
 #[cfg(test)]
 mod tests {

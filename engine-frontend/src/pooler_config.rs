@@ -1,5 +1,7 @@
 //! What a model's hidden states are made into: by its folder, and by flags for what the folder doesn't say.
 
+mod hf_overrides;
+
 use std::io::Read;
 use std::path::Path;
 
@@ -10,10 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokenizer::{ModelFileError, open_model_file};
 
-use super::hf_overrides::HfOverrides;
-use crate::arg_utils::EngineArgs;
 use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
+pub use hf_overrides::HfOverrides;
 
 /// Most bytes of a file that says how a model is pooled.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -66,6 +67,23 @@ impl PoolerOverride {
     }
 }
 
+/// The flags that choose what a model is for.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolerFlags<'a> {
+    /// `--model`.
+    pub model: Option<&'a Path>,
+    /// `--runner`.
+    pub runner: RunnerArg,
+    /// `--convert`.
+    pub convert: ConvertArg,
+    /// `--hf-overrides`.
+    pub hf_overrides: Option<&'a HfOverrides>,
+    /// `--pooler-config`.
+    pub pooler_config: Option<PoolerOverride>,
+    /// `--chat-template`.
+    pub chat_template: Option<&'a str>,
+}
+
 /// How two texts are scored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScoreKind {
@@ -106,17 +124,17 @@ impl PoolerConfig {
     ///
     /// # Errors
     /// Flags that contradict the model, or a file of its folder that can't be read.
-    pub fn resolve(args: &EngineArgs) -> Result<Option<Self>, ValidationError> {
-        let folder = args.model.as_deref().filter(|path| path.is_dir());
+    pub fn resolve(flags: PoolerFlags<'_>) -> Result<Option<Self>, ValidationError> {
+        let folder = flags.model.filter(|path| path.is_dir());
         let config: Map<String, Value> = read(folder, "config.json")?.unwrap_or_default();
-        let overrides = args.hf_overrides.clone().unwrap_or_default();
+        let overrides = flags.hf_overrides.cloned().unwrap_or_default();
         let architecture = architecture(&config, &overrides);
         let is_encoder = is_encoder(&architecture);
         let has_classifier = architecture.ends_with("ForSequenceClassification");
         let tokens = classifier_tokens(&config, &overrides)?;
         let modules = Modules::read(folder)?;
         let is_pooling = is_encoder || has_classifier || tokens.is_some() || modules.is_some();
-        let runner = match (args.runner, args.convert) {
+        let runner = match (flags.runner, flags.convert) {
             (RunnerArg::Generate, ConvertArg::Embed | ConvertArg::Classify) => {
                 let message = "--convert makes a pooling model of one that generates: leave out --runner generate";
                 return Err(ValidationError::about("convert", message));
@@ -137,12 +155,12 @@ impl PoolerConfig {
         if runner == RunnerType::Generate {
             return Ok(None);
         }
-        if let Some(template) = &args.chat_template {
+        if let Some(template) = flags.chat_template {
             let message = "--chat-template: embeddings and scores are made without a template: leave it out, and write \
                            what the model needs around the texts";
             return Err(ValidationError::field("chat_template", template, message));
         }
-        let score = match (tokens, has_classifier, args.convert) {
+        let score = match (tokens, has_classifier, flags.convert) {
             (Some([no, yes]), _, ConvertArg::Auto | ConvertArg::Classify) => {
                 ScoreKind::Tokens { no, yes }
             }
@@ -157,7 +175,7 @@ impl PoolerConfig {
             }
             _ => ScoreKind::Cosine,
         };
-        let asked = args.pooler_config.unwrap_or_default();
+        let asked = flags.pooler_config.unwrap_or_default();
         let found = modules.as_ref().filter(|_| score == ScoreKind::Cosine);
         let default_type = match is_encoder {
             true => PoolingType::Cls,
@@ -412,6 +430,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::arg_utils::EngineArgs;
 
     fn folder(files: &[(&str, Value)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -430,7 +449,7 @@ mod tests {
         let folder = folder(files);
         let mut args = EngineArgs::for_model(folder.path());
         change(&mut args);
-        PoolerConfig::resolve(&args).map_err(|error| error.to_string())
+        args.pooler().map_err(|error| error.to_string())
     }
 
     const QWEN3: (&str, &str) = ("config.json", "Qwen3ForCausalLM");

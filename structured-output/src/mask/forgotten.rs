@@ -24,7 +24,7 @@ pub(crate) struct Forgotten {
 
 impl Forgotten {
     /// Tables that hold so many bytes together, to be added one by one.
-    pub(super) fn of_bytes(num_bytes: usize) -> Self {
+    pub(crate) fn of_bytes(num_bytes: usize) -> Self {
         Self {
             num_bytes,
             ..Self::default()
@@ -43,18 +43,18 @@ impl Forgotten {
     }
 
     /// Whether nothing is held.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
 
     /// Bytes held, about: each entry counts alike.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let left = self.num_bytes as u128 * self.num_left as u128;
         (left / self.num_entries.max(1) as u128) as usize
     }
 
     /// Drops a few entries, and then more until no more than some bytes are held.
-    pub(super) fn drop_some(&mut self, max_bytes: usize) {
+    pub(crate) fn drop_some(&mut self, max_bytes: usize) {
         while !self.tables.is_empty() {
             self.drop_few();
             if self.memory_bytes() <= max_bytes {
