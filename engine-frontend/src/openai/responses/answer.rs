@@ -5,6 +5,7 @@ use protocol::FinishReason;
 use serde_json::{Map, Value, json};
 
 use super::namespaces::Namespaces;
+use crate::openai::ErrorInfo;
 use crate::openai::streaming::Piece;
 use crate::openai::tool_call::call_id;
 use crate::openai::tool_format::Openings;
@@ -197,13 +198,15 @@ impl Answer {
         response.into()
     }
 
-    /// The event for an error in the middle of the answer.
-    pub(super) fn error(&mut self, code: u16, message: &str, param: Option<&str>) -> Piece {
-        let code = code.to_string();
-        self.event(
-            "error",
-            json!({"code": code, "message": message, "param": param}),
-        )
+    /// The event for an error in the middle of the answer: the error of other routes, its code as a text and
+    /// its kind left out.
+    pub(super) fn error(&mut self, error: &ErrorInfo) -> Piece {
+        let mut fields = json!(error);
+        if let Some(fields) = fields.as_object_mut() {
+            fields.remove("type");
+            fields.insert("code".to_owned(), error.code.to_string().into());
+        }
+        self.event("error", fields)
     }
 
     fn event(&mut self, name: &'static str, fields: Value) -> Piece {
@@ -387,5 +390,41 @@ fn status(reason: FinishReason) -> &'static str {
         FinishReason::Stop | FinishReason::Repetition => "completed",
         FinishReason::Length => "incomplete",
         FinishReason::Abort | FinishReason::Error => "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::GrammarLimit;
+
+    use super::*;
+    use crate::error::ErrorDetails;
+    use crate::openai::ErrorResponse;
+
+    #[test]
+    fn an_error_in_the_middle_has_the_data_that_other_routes_have() {
+        let namespaces = Namespaces::default();
+        let mut answer = Answer::new("1".to_owned(), Map::new(), None, true, namespaces);
+        let mut error = ErrorResponse::new(400, "too much", Some("structured_outputs".to_owned()));
+        let told = |piece: Piece| -> Value { serde_json::from_str(&piece.data).unwrap() };
+        assert_eq!(
+            told(answer.error(&error.error)),
+            json!({
+                "type": "error", "sequence_number": 0, "code": "400", "message": "too much",
+                "param": "structured_outputs",
+            })
+        );
+        let limit = GrammarLimit {
+            name: "max_mask_steps".to_owned(),
+            value: 7,
+        };
+        error.error.details = Box::new(ErrorDetails {
+            location: None,
+            limit: Some(limit),
+        });
+        assert_eq!(
+            told(answer.error(&error.error))["limit"],
+            json!({"name": "max_mask_steps", "value": 7})
+        );
     }
 }

@@ -229,9 +229,7 @@ impl Pieces for ResponsePieces {
     fn end(&mut self, _pieces: &mut VecDeque<Piece>) {}
 
     fn error(&mut self, error: &ErrorResponse) -> Piece {
-        let error = &error.error;
-        self.answer
-            .error(error.code, &error.message, error.param.as_deref())
+        self.answer.error(&error.error)
     }
 
     fn is_done_told(&self) -> bool {
