@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use engine_core::engine::{EngineCore, load_engine_core};
-//! use engine_core::request::Request;
+//! use engine_core::core::request::Request;
 //! use protocol::{EngineConfig, EngineCoreRequest, SamplingParams};
 //!
 //! let mut config = EngineConfig::default(); // the built-in model
@@ -41,7 +41,7 @@ mod lock;
 pub mod model_executor;
 mod panic_message;
 mod repetition;
-pub mod request;
+pub mod request_id;
 pub mod sample;
 mod shared_prefix;
 pub mod structured_output;

@@ -9,8 +9,8 @@ use benchmarks::machine;
 use benchmarks::statistics::Summary;
 use clap::Parser;
 use engine_core::core::KVCacheConfig;
+use engine_core::core::request::Request;
 use engine_core::core::sched::{EngineClock, ModelRunnerOutput, Scheduler, SchedulerOutput};
-use engine_core::request::Request;
 use protocol::{
     EngineCoreOutputs, EngineCoreRequest, SamplingParams, SchedulerConfig, SchedulingPolicy,
 };

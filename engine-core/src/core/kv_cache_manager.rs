@@ -6,7 +6,7 @@ use protocol::{BlockStored, KVCacheEvent};
 
 use crate::core::block_hash::{BlockHash, BlockHashFunction, BlockHasher};
 use crate::core::block_pool::BlockPool;
-use crate::request::Request;
+use crate::core::request::Request;
 
 /// The shape of the KV cache, known once the model is loaded and its memory is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ pub mod block_hash;
 pub mod block_pool;
 pub mod free_block_queue;
 pub mod kv_cache_manager;
+pub mod request;
 pub mod sched;
 pub mod spec_decode;
 

@@ -9,10 +9,11 @@ use crossbeam_channel::Receiver;
 use protocol::{EngineCoreOutputs, FinishReason};
 
 use crate::core::block_hash::BlockHasher;
+use crate::core::request::Request;
 use crate::core::sched::output::SchedulerOutput;
 use crate::core::sched::scheduler::{PauseState, Scheduler};
 use crate::engine::core_input::AbortRequests;
-use crate::request::{Request, RequestId};
+use crate::request_id::RequestId;
 use crate::structured_output::StructuredOutputManager;
 use crate::worker::{Executor, ExecutorError};
 
@@ -202,7 +203,8 @@ impl EngineCore {
     /// Takes a request into the scheduler's queue, and submits its grammar where nobody has. A
     /// refusal comes out of the next step.
     pub fn add_request(&mut self, mut request: Request) {
-        match self.structured_output_manager.grammar_init(&mut request) {
+        let manager = &self.structured_output_manager;
+        match request.init_grammar(manager, &mut None) {
             Ok(()) => self.scheduler.add_request(request),
             Err(error) => self.scheduler.refuse(Box::new(request), error),
         }
@@ -225,7 +227,7 @@ impl EngineCore {
     fn submit_asides(&mut self) {
         let manager = &self.structured_output_manager;
         self.scheduler
-            .submit_asides(|request| manager.submit_aside(request));
+            .submit_asides(|request| request.submit_aside(manager));
     }
 
     /// What was decided since the last step and needs none: refusals and admissions, by client.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::UtilityRequest;
 
-use crate::request::Request;
+use crate::core::request::Request;
 
 /// Ends requests of one client.
 #[derive(Debug, Clone)]

@@ -9,11 +9,11 @@ use protocol::{
     RequestError, RequestErrorCode,
 };
 
+use crate::core::request::Request;
 use crate::engine::core::{EngineCore, EngineCoreError};
 use crate::engine::core_input::{CoreInput, ShutdownCause};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::output_thread::OutputQueues;
-use crate::request::Request;
 
 /// [`EngineCore`] with its queues: what the process runs until it ends.
 pub struct EngineCoreProc {

@@ -16,12 +16,12 @@ use protocol::{
 use serde_json::json;
 
 use crate::core::block_hash::BlockHasher;
+use crate::core::request::{HashedPrompt, Request};
 use crate::engine::core_input::{AbortRequests, CoreInput, MAX_DRAIN, ShutdownCause};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::output_thread::OutputQueues;
 use crate::engine::pooling_checks::check_pooling;
 use crate::panic_message::panic_message;
-use crate::request::{HashedPrompt, Request};
 use crate::sample::{VocabSizes, check_params};
 use crate::structured_output::{NamedConstraint, StructuredOutputManager};
 
@@ -255,7 +255,7 @@ impl InputContext {
             )
         })?;
         let manager = &self.structured_output_manager;
-        manager.grammar_init_like(&mut before.constraint, &mut request)?;
+        request.init_grammar(manager, &mut before.constraint)?;
         Ok(request)
     }
 

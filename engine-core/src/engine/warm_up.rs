@@ -5,8 +5,8 @@ use protocol::{
     StructuredOutputsConstraint, StructuredOutputsParams,
 };
 
+use crate::core::request::Request;
 use crate::engine::core::{EngineCore, EngineCoreError};
-use crate::request::Request;
 
 /// Tokens of the prompt: several, as a prefill's kernels are not those of a decode step.
 const PROMPT_TOKENS: u32 = 8;

@@ -13,7 +13,7 @@ use super::same_constraints::{Constraint, First};
 use super::turn::{Duty, MAX_ANSWER_STEPS, SHARED_STEPS, Turn};
 use super::verdict::Stage;
 use super::waiting_jobs::WaitingJobs;
-use crate::request::RequestId;
+use crate::request_id::RequestId;
 
 /// Of a grammar's text so much is read in about the time of a first turn's steps.
 const BYTES_OF_TURN: usize = 16 << 10;

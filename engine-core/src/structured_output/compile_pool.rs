@@ -19,7 +19,7 @@ use super::turn::{Duty, Turn};
 use super::verdict::Verdict;
 use super::waiting_jobs::WaitingJobs;
 use crate::panic_message::panic_message;
-use crate::request::RequestId;
+use crate::request_id::RequestId;
 
 /// The threads and their queues. They end when the pool is dropped.
 pub(super) struct CompilePool {

@@ -4,16 +4,17 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use protocol::{RequestError, RequestErrorCode, StructuredOutputsConfig};
+use protocol::{RequestError, RequestErrorCode, SamplingParams, StructuredOutputsConfig};
 use structured_output::CancelFlag;
 
 use super::aside::Aside;
 use super::backend::StructuredOutputBackend;
 use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
 use super::compile_pool::CompilePool;
+use super::request::StructuredOutputRequest;
 use super::same_constraints::NamedConstraint;
 use super::turn::{Duty, Turn};
-use crate::request::{Request, RequestId, StructuredOutput};
+use crate::request_id::RequestId;
 
 /// Compiles the requests' grammars on threads of its own. Shared by the input threads, which
 /// submit, and the busy loop, which is woken by what is done.
@@ -21,6 +22,18 @@ pub struct StructuredOutputManager {
     /// Or why there is no structured output.
     pool: Result<CompilePool, String>,
     done: Receiver<RequestId>,
+}
+
+/// Of a new request what its grammar depends on.
+pub(crate) struct GrammarRequest<'a> {
+    pub(crate) request_id: &'a RequestId,
+    pub(crate) params: &'a Arc<SamplingParams>,
+    /// Where the prompt leaves the model's thinking.
+    pub(crate) reasoning_ended: Option<bool>,
+    /// Output that an earlier core generated.
+    pub(crate) output_token_ids: &'a [u32],
+    /// Whether an earlier core had let it in.
+    pub(crate) is_replay: bool,
 }
 
 /// A grammar that is being compiled. Dropping it cancels the compilation.
@@ -108,28 +121,18 @@ impl StructuredOutputManager {
         }
     }
 
-    /// Submits the grammar of a request that has a constraint and no grammar yet.
+    /// Submits a new request's grammar; `None` where it has no constraint. `before` is the constraint of a
+    /// sibling before it, whose text is read once for both, and then this one.
     ///
     /// # Errors
     /// Too many wait already (which doesn't concern a replay), or there is no structured output here.
-    pub fn grammar_init(&self, request: &mut Request) -> Result<(), RequestError> {
-        self.grammar_init_like(&mut None, request)
-    }
-
-    /// The same behind a sibling, whose constraint's text is read once for both.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn grammar_init_like(
+    pub(crate) fn grammar_init(
         &self,
         before: &mut Option<NamedConstraint>,
-        request: &mut Request,
-    ) -> Result<(), RequestError> {
-        if !request.needs_grammar() {
-            return Ok(());
-        }
-        let Some(structured_outputs) = &request.sampling_params().structured_outputs else {
-            return Ok(());
+        request: GrammarRequest<'_>,
+    ) -> Result<Option<PendingGrammar>, RequestError> {
+        let Some(structured_outputs) = &request.params.structured_outputs else {
+            return Ok(None);
         };
         let named = before
             .take()
@@ -139,11 +142,11 @@ impl StructuredOutputManager {
         let pool = self.pool()?;
         let (pending, sender) = PendingGrammar::new();
         let job = CompileJob {
-            request_id: request.request_id().clone(),
-            params: Arc::clone(request.sampling_params()),
+            request_id: request.request_id.clone(),
+            params: Arc::clone(request.params),
             purpose: Purpose::Start {
-                reasoning_ended: request.reasoning_ended(),
-                output_token_ids: request.output_token_ids().to_vec(),
+                reasoning_ended: request.reasoning_ended,
+                output_token_ids: request.output_token_ids.to_vec(),
                 begun: None,
                 num_added_bytes: 0,
             },
@@ -157,29 +160,30 @@ impl StructuredOutputManager {
             was_known: false,
             long_places: Vec::new(),
         };
-        match request.is_replay() {
+        match request.is_replay {
             true => pool.submit_replay(job)?,
             false => pool.submit(job)?,
         }
-        request.structured_output = Some(StructuredOutput::Pending(pending));
-        Ok(())
+        Ok(Some(pending))
     }
 
     /// Submits a request's grammar for what the request waits for outside the steps: other memory, or
     /// an answer.
     ///
     /// # Errors
-    /// There are no compile threads; the request has lost its grammar.
-    pub(crate) fn submit_aside(&self, request: &mut Request) -> Result<(), RequestError> {
-        let Some(StructuredOutput::Ready(grammar)) = request.structured_output.take() else {
-            return Ok(());
-        };
+    /// There are no compile threads; the grammar is lost.
+    pub(crate) fn submit_aside(
+        &self,
+        request_id: &RequestId,
+        params: &Arc<SamplingParams>,
+        grammar: Box<StructuredOutputRequest>,
+    ) -> Result<PendingGrammar, RequestError> {
         let (mut pending, sender) = PendingGrammar::new();
         pending.was_admitted = true;
         let is_renewed = matches!(grammar.aside(), Some(Aside::Exhausted));
         self.pool()?.submit_aside(CompileJob {
-            request_id: request.request_id().clone(),
-            params: Arc::clone(request.sampling_params()),
+            request_id: request_id.clone(),
+            params: Arc::clone(params),
             turn: Turn::first(grammar.duty()),
             source_bytes: 0,
             constraint: None,
@@ -191,8 +195,7 @@ impl StructuredOutputManager {
             was_known: false,
             long_places: Vec::new(),
         })?;
-        request.structured_output = Some(StructuredOutput::Pending(pending));
-        Ok(())
+        Ok(pending)
     }
 
     fn pool(&self) -> Result<&CompilePool, RequestError> {

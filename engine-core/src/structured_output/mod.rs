@@ -36,6 +36,7 @@ pub use backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutput
 pub use backend_formwork::{CacheTooSmall, FormworkBackend};
 pub use compile_job::CompiledGrammar;
 pub use jump_forward::ForcedTokens;
+pub(crate) use manager::GrammarRequest;
 pub use manager::{PendingGrammar, StructuredOutputManager};
 pub use mask::TokenMask;
 pub use request::{Accepted, StructuredOutputRequest};

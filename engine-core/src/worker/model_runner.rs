@@ -9,7 +9,7 @@ use crate::core::sched::output::{
     GrammarOutput, ModelRunnerOutput, NewRequestData, SchedulerOutput,
 };
 use crate::model_executor::{CausalLm, ComputePool, ModelError, PoolError};
-use crate::request::RequestId;
+use crate::request_id::RequestId;
 use crate::sample::{RequestSamplingState, Sampler, SamplerScratch, VocabSizes};
 use crate::worker::input_batch::InputBatch;
 use crate::worker::pool_rows::{PoolingState, finished_vector};

@@ -15,8 +15,8 @@ mod runner;
 use std::collections::BTreeMap;
 
 use engine_core::core::KVCacheConfig;
+use engine_core::core::request::Request;
 use engine_core::core::sched::{EngineClock, Scheduler};
-use engine_core::request::Request;
 use proptest::prelude::*;
 use protocol::{EngineCoreOutput, FinishReason};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use engine_core::core::KVCacheConfig;
+use engine_core::core::request::Request;
 use engine_core::core::sched::{EngineClock, ModelRunnerOutput, Scheduler, SchedulerOutput};
-use engine_core::request::Request;
 use proptest::prelude::*;
 use protocol::{EngineCoreRequest, SamplingParams, SchedulerConfig};
 

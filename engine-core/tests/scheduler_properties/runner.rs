@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use engine_core::core::BlockHash;
 use engine_core::core::sched::{ModelRunnerOutput, NewRequestData, Scheduler, SchedulerOutput};
-use engine_core::request::RequestId;
+use engine_core::request_id::RequestId;
 
 use crate::cases::{Case, sample};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crossbeam_channel::Sender;
+use engine_core::core::request::Request;
 use engine_core::engine::{AbortRequests, EngineCore, load_engine_core};
-use engine_core::request::Request;
 use protocol::{
     CacheConfig, EngineConfig, EngineCoreEventType, EngineCoreOutput, EngineCoreRequest,
     FinishReason, JumpForward, LogprobsLists, ModelConfig, ModelSource, RequestError,

@@ -116,7 +116,7 @@ fn a_request_nobody_compiled_is_refused() {
     let constraint = StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject);
     request.sampling_params.structured_outputs = Some(constraint.into());
     // Past the engine, into its scheduler's hands.
-    let request = engine_core::request::Request::from_engine_core_request(
+    let request = engine_core::core::request::Request::from_engine_core_request(
         request,
         &engine.core.block_hasher(),
     );

@@ -2,9 +2,9 @@
 
 use crossbeam_channel::{Sender, unbounded};
 use engine_core::core::kv_cache_manager::KVCacheConfig;
+use engine_core::core::request::Request;
 use engine_core::core::sched::{EngineClock, Scheduler};
 use engine_core::engine::{AbortRequests, EngineCore};
-use engine_core::request::Request;
 use engine_core::worker::Executor;
 use protocol::{EngineCoreRequest, FinishReason, SamplingParams, SchedulerConfig};
 

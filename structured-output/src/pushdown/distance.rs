@@ -24,9 +24,8 @@ impl Nearest {
     /// Whether an end needn't be looked at any more: no other of its group is nearer, or a group before
     /// it has a completion of at most so many bytes.
     fn is_before(&self, group: u32, end: LexemeEnd, enough: u32) -> bool {
-        self.found.is_some_and(|(found, (total, _))| {
-            total <= end.0 || (found < group && total <= enough)
-        })
+        self.found
+            .is_some_and(|(found, (total, _))| total <= end.0 || (found < group && total <= enough))
     }
 
     /// An end with what is left after it.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use crossbeam_channel::Sender;
+use engine_core::core::request::Request;
 use engine_core::engine::{AbortRequests, EngineCore, StepTimes, load_engine_core};
-use engine_core::request::Request;
 use protocol::{
     EngineConfig, EngineCoreOutput, EngineCoreRequest, ModelSource, SamplingParams,
     StructuredOutputStats, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use crossbeam_channel::unbounded;
+use engine_core::core::request::Request;
 use engine_core::core::sched::{EngineClock, Scheduler};
 use engine_core::core::{BlockHasher, KVCacheConfig};
 use engine_core::engine::EngineCore;
 use engine_core::model_executor::{
     ComputePool, LoadOptions, ModelLimits, WEIGHT_CACHE_BYTES, load_model,
 };
-use engine_core::request::Request;
 use engine_core::worker::{Executor, ModelRunner, ModelRunnerConfig};
 use protocol::{
     BackendKind, Dtype, EngineCoreRequest, KvCacheDtype, LogprobsMode, ModelSource, Quantization,

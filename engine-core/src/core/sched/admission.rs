@@ -5,9 +5,9 @@ use protocol::{
     SchedulingPolicy,
 };
 
+use crate::core::request::{Request, StructuredOutput};
 use crate::core::sched::scheduler::{ClientOutput, Place, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
-use crate::request::{Request, StructuredOutput};
 use crate::structured_output::StructuredOutputRequest;
 
 impl Scheduler {

@@ -7,11 +7,11 @@ use protocol::{
 };
 use structured_output::MatcherError;
 
+use crate::core::request::{Request, StructuredOutput};
 use crate::core::sched::grammar_steps::NoAnswer;
 use crate::core::sched::request_queue::QueueKey;
 use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
 use crate::core::sched::step::Step;
-use crate::request::{Request, StructuredOutput};
 use crate::structured_output::{Aside, Question, StructuredOutputRequest};
 
 /// Of the requests that may run, one in so many may wait for its grammar with its blocks and its place.

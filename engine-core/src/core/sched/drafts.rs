@@ -7,13 +7,13 @@
 
 use std::collections::VecDeque;
 
+use crate::core::request::Request;
 use crate::core::sched::output::{
     ModelRunnerOutput, NewRequestData, RequestMasks, SchedulerOutput,
 };
 use crate::core::sched::scheduler::Scheduler;
 use crate::core::sched::stop::may_end_text;
 use crate::core::spec_decode::DraftPass;
-use crate::request::Request;
 
 /// The drafts of a step in the making.
 pub(crate) struct Drafts {

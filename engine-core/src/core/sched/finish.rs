@@ -2,8 +2,9 @@
 
 use protocol::{EngineCoreOutput, FinishReason};
 
+use crate::core::request::Request;
 use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
-use crate::request::{Request, RequestId};
+use crate::request_id::RequestId;
 
 impl Scheduler {
     /// Ends requests wherever they stand and frees their blocks. Ids that are unknown or over

@@ -7,6 +7,7 @@ use protocol::{
     StructuredOutputStats,
 };
 
+use crate::core::request::{Request, StructuredOutput};
 use crate::core::sched::aside::GrammarFailure;
 use crate::core::sched::output::{
     Admission, GrammarOutput, ModelRunnerOutput, RequestMasks, SchedulerOutput,
@@ -15,7 +16,7 @@ use crate::core::sched::request_queue::QueueKey;
 use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
 use crate::core::sched::update::some_unless_default;
-use crate::request::{Request, RequestId, StructuredOutput};
+use crate::request_id::RequestId;
 use crate::sample::is_masked;
 use crate::structured_output::{
     Accepted, CompiledGrammar, ForcedTokens, Question, StructuredOutputRequest,

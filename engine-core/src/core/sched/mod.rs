@@ -6,7 +6,7 @@
 //! ```
 //! use engine_core::core::KVCacheConfig;
 //! use engine_core::core::sched::{EngineClock, ModelRunnerOutput, Scheduler};
-//! use engine_core::request::Request;
+//! use engine_core::core::request::Request;
 //! use protocol::{EngineCoreRequest, FinishReason, SamplingParams, SchedulerConfig};
 //!
 //! let kv_cache_config =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::{LogprobsLists, PoolingParams, SamplingParams, ScoredPosition, Shared, TokenTrace};
 
-use crate::request::RequestId;
+use crate::request_id::RequestId;
 use crate::structured_output::TokenMask;
 
 /// Number of an admission: counts up with every request that starts or resumes running.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use protocol::SchedulingPolicy;
 
-use crate::request::{Request, RequestId};
+use crate::core::request::Request;
+use crate::request_id::RequestId;
 
 /// The place of a request among those of its owner; smaller is earlier.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,6 +9,7 @@ use protocol::{
 
 use crate::core::block_hash::{BlockHashFunction, BlockHasher};
 use crate::core::kv_cache_manager::{KVCacheConfig, KVCacheManager, RequestBlocks};
+use crate::core::request::Request;
 use crate::core::sched::clock::EngineClock;
 use crate::core::sched::config::{SchedulerError, validate};
 use crate::core::sched::grammar_steps::GrammarSteps;
@@ -17,7 +18,7 @@ use crate::core::sched::request_queue::{QueueKey, RequestQueue};
 use crate::core::sched::step::{News, Step};
 use crate::core::sched::turns::Turns;
 use crate::core::spec_decode::Proposer;
-use crate::request::{Request, RequestId};
+use crate::request_id::RequestId;
 use crate::structured_output::ForcedTokens;
 
 /// What the scheduler may start.

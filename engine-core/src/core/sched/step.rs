@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use crate::core::kv_cache_manager::RequestBlocks;
+use crate::core::request::Request;
 use crate::core::sched::output::{Admission, CachedRequestData, NewRequestData, SchedulerOutput};
 use crate::core::sched::scheduler::{PauseState, RunningRequest, Scheduler};
-use crate::request::{Request, RequestId};
+use crate::request_id::RequestId;
 
 /// A step in the making.
 pub(crate) struct Step {

@@ -2,8 +2,8 @@
 
 use protocol::{FinishReason, SamplingParams, StopReason};
 
+use crate::core::request::Request;
 use crate::repetition::ends_in_repetition;
-use crate::request::Request;
 use crate::structured_output::StructuredOutputRequest;
 
 /// Why a request ends with its last token.

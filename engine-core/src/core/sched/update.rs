@@ -7,11 +7,11 @@ use protocol::{
     RequestErrorCode, SchedulerStats, TokenTrace,
 };
 
+use crate::core::request::Request;
 use crate::core::sched::aside::GrammarFailure;
 use crate::core::sched::output::{ModelRunnerOutput, SchedulerOutput};
 use crate::core::sched::scheduler::{ClientOutput, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
-use crate::request::Request;
 use crate::structured_output::StructuredOutputRequest;
 
 /// What a step brought for one request.

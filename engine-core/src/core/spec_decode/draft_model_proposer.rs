@@ -14,7 +14,7 @@ use crate::core::sched::output::{
     CachedRequestData, GrammarOutput, NewRequestData, NumScheduledTokens, RequestMasks,
     SchedulerOutput,
 };
-use crate::request::RequestId;
+use crate::request_id::RequestId;
 
 /// How drafts of a model are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,10 +13,11 @@ use protocol::{
 use structured_output::{CancelFlag, CompileEffort, TokenizerInfo};
 
 use super::{assert_idle, config, ids, scheduler};
+use crate::core::request::{Request, StructuredOutput};
 use crate::core::sched::scheduler::RunningRequest;
 use crate::core::sched::{ModelRunnerOutput, RequestMasks, Scheduler, SchedulerOutput};
 use crate::core::spec_decode::Proposer;
-use crate::request::{Request, RequestId, StructuredOutput};
+use crate::request_id::RequestId;
 use crate::structured_output::testing::{self, OddBackend};
 use crate::structured_output::{
     Aside, CompiledGrammar, ForcedTokens, FormworkBackend, PendingGrammar, StructuredOutputBackend,

@@ -10,8 +10,9 @@ use protocol::{
 
 use super::grammar::{EOS, backend, compiled, params, refused};
 use super::{config, scheduler};
+use crate::core::request::{Request, StructuredOutput};
 use crate::core::sched::{ModelRunnerOutput, Scheduler};
-use crate::request::{Request, RequestId, StructuredOutput};
+use crate::request_id::RequestId;
 use crate::structured_output::{CompiledGrammar, ForcedTokens, PendingGrammar};
 
 fn new_scheduler() -> Scheduler {

@@ -18,8 +18,8 @@ use protocol::{
 };
 
 use crate::core::kv_cache_manager::KVCacheConfig;
+use crate::core::request::Request;
 use crate::core::sched::{EngineClock, ModelRunnerOutput, Scheduler, SchedulerOutput};
-use crate::request::Request;
 
 /// A scheduler with `num_blocks` usable blocks of 4 tokens, and as long a context as they hold.
 fn scheduler(config: SchedulerConfig, num_blocks: u32) -> Scheduler {
@@ -134,7 +134,7 @@ fn waiting_ids(scheduler: &Scheduler) -> Vec<&str> {
     ids(scheduler.waiting())
 }
 
-fn strings(ids: &[crate::request::RequestId]) -> Vec<&str> {
+fn strings(ids: &[crate::request_id::RequestId]) -> Vec<&str> {
     ids.iter().map(|id| &**id).collect()
 }
 

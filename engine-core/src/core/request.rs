@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use protocol::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreRequest, PoolingParams, PoolingType,
-    PrefillStats, SamplingParams, ScoredPosition, Shared, TokenTrace,
+    PrefillStats, RequestError, SamplingParams, ScoredPosition, Shared, TokenTrace,
 };
 
 use crate::core::block_hash::{BlockHash, BlockHasher};
 use crate::core::spec_decode::{Drafted, KnownRequest};
+use crate::request_id::RequestId;
 use crate::shared_prefix::SharedPrefix;
-use crate::structured_output::{PendingGrammar, StructuredOutputRequest};
+use crate::structured_output::{
+    GrammarRequest, NamedConstraint, PendingGrammar, StructuredOutputManager,
+    StructuredOutputRequest,
+};
 use crate::token_trace::RequestTrace;
-
-/// Internal id of a request, cheap to clone.
-pub type RequestId = Arc<str>;
 
 /// One request: its tokens, their block hashes, and how far they are computed.
 ///
@@ -336,6 +337,48 @@ impl Request {
     /// Whether it has a constraint whose grammar nobody has submitted yet.
     pub fn needs_grammar(&self) -> bool {
         self.sampling_params.structured_outputs.is_some() && self.structured_output.is_none()
+    }
+
+    /// Submits the grammar, where there is a constraint and none yet. `before` is the constraint of a sibling
+    /// before it, whose text is read once for both, and then this one.
+    ///
+    /// # Errors
+    /// As for [`StructuredOutputManager::grammar_init`].
+    pub(crate) fn init_grammar(
+        &mut self,
+        manager: &StructuredOutputManager,
+        before: &mut Option<NamedConstraint>,
+    ) -> Result<(), RequestError> {
+        if self.needs_grammar() {
+            let pending = manager.grammar_init(
+                before,
+                GrammarRequest {
+                    request_id: &self.request_id,
+                    params: &self.sampling_params,
+                    reasoning_ended: self.reasoning_ended,
+                    output_token_ids: self.output_token_ids(),
+                    is_replay: self.is_replay,
+                },
+            )?;
+            self.structured_output = pending.map(StructuredOutput::Pending);
+        }
+        Ok(())
+    }
+
+    /// Submits the grammar for what the request waits for outside the steps: other memory, or an answer.
+    ///
+    /// # Errors
+    /// As for [`StructuredOutputManager::submit_aside`]; the grammar is lost.
+    pub(crate) fn submit_aside(
+        &mut self,
+        manager: &StructuredOutputManager,
+    ) -> Result<(), RequestError> {
+        let Some(StructuredOutput::Ready(grammar)) = self.structured_output.take() else {
+            return Ok(());
+        };
+        let pending = manager.submit_aside(&self.request_id, &self.sampling_params, grammar)?;
+        self.structured_output = Some(StructuredOutput::Pending(pending));
+        Ok(())
     }
 
     /// What constrains the output, once it is compiled.
