@@ -418,10 +418,10 @@ mod tests {
             name: "max_mask_steps".to_owned(),
             value: 7,
         };
-        error.error.details = Box::new(ErrorDetails {
+        *error.error.details = ErrorDetails {
             location: None,
             limit: Some(limit),
-        });
+        };
         assert_eq!(
             told(answer.error(&error.error))["limit"],
             json!({"name": "max_mask_steps", "value": 7})
