@@ -1,9 +1,11 @@
 //! Which of several cores gets a request.
 //!
-//! Longest prefix match first, then fewest requests, then fewest blocks that were sent there. The router remembers the hashes of the prompt blocks that it
-//! sent to each core, as many as the core's cache has blocks. A core with more than [`MAX_EXTRA_REQUESTS`]
-//! requests above the least loaded one is no candidate. So a prefix that all requests share is soon in every
-//! core's cache, where it decides nothing any more.
+//! The one where it costs least: what has to be computed of its prompt, and [`REQUEST_TOKENS`] for each request that is
+//! there. So the longest prefix match wins as long as it saves more than waiting costs, and a few words that all prompts
+//! begin with leave no core idle. Of equals the one with the fewest requests, then with the fewest blocks that were sent
+//! there. The router remembers the hashes of the prompt blocks that it sent to each core, as many as the core's cache has
+//! blocks. A core with more than [`MAX_EXTRA_REQUESTS`] requests above the least loaded one is no candidate. So a long prefix
+//! that all requests share is soon in every core's cache, where it decides nothing any more.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,6 +14,9 @@ use protocol::{EngineCoreRequest, Shared};
 
 /// Requests that a core may have more than the one with the fewest, and still be preferred for its cache.
 const MAX_EXTRA_REQUESTS: usize = 4;
+
+/// A request in flight weighs as much as so many tokens of a prompt that have to be computed: four blocks.
+const REQUEST_TOKENS: usize = 64;
 
 /// Most blocks that are remembered of a core: some MiB.
 const MAX_RECENT_BLOCKS: usize = 1 << 18;
@@ -84,7 +89,9 @@ impl Routing<'_> {
             .filter_map(|(core, (load, matched))| Some((core, (*load)?, *matched)))
             .filter(|(_, load, _)| *load <= fewest.saturating_add(MAX_EXTRA_REQUESTS))
             .min_by_key(|(core, load, matched)| {
-                (usize::MAX - matched, *load, self.router.num_blocks(*core))
+                let to_compute = (prompt.hashes.len() - matched) * self.router.block_size;
+                let cost = to_compute.saturating_add(load.saturating_mul(REQUEST_TOKENS));
+                (cost, *load, self.router.num_blocks(*core))
             });
         let (core, _, matched) = best?;
         if let Some(load) = self.loads.get_mut(core).and_then(Option::as_mut) {

@@ -7,9 +7,9 @@ fn request(tokens: impl IntoIterator<Item = u32>) -> EngineCoreRequest {
     }
 }
 
-/// A router between `num_cores` cores with a hundred blocks of four tokens.
+/// A router between `num_cores` cores with a hundred blocks, each of as many tokens as a request weighs.
 fn router(num_cores: usize) -> Router {
-    Router::new(4, std::iter::repeat_n(100, num_cores))
+    Router::new(64, std::iter::repeat_n(100, num_cores))
 }
 
 /// Routes a request by itself, with these loads.
@@ -21,43 +21,50 @@ fn route(router: &mut Router, loads: &[usize], request: &EngineCoreRequest) -> u
 #[test]
 fn without_a_match_the_core_with_the_fewest_requests_is_chosen() {
     let mut router = router(3);
-    assert_eq!(route(&mut router, &[2, 1, 1], &request(0..8)), 1);
-    assert_eq!(route(&mut router, &[2, 1, 0], &request(100..108)), 2);
+    assert_eq!(route(&mut router, &[2, 1, 1], &request(0..128)), 1);
+    assert_eq!(route(&mut router, &[2, 1, 0], &request(1_000..1_128)), 2);
     // Less than a block matches nothing.
-    assert_eq!(route(&mut router, &[5, 1, 2], &request(0..3)), 1);
+    assert_eq!(route(&mut router, &[5, 1, 2], &request(0..48)), 1);
 }
 
 #[test]
 fn of_equals_the_one_that_was_sent_the_fewest_blocks_is_chosen() {
     let mut router = router(3);
-    let prompts = (0..6).map(|n| request(1_000 * n..1_000 * n + 8));
+    let prompts = (0..6).map(|n| request(1_000 * n..1_000 * n + 128));
     let cores: Vec<usize> = prompts
         .map(|prompt| route(&mut router, &[0, 0, 0], &prompt))
         .collect();
     assert_eq!(cores, [0, 1, 2, 0, 1, 2]);
     // What one core has stays there.
-    assert_eq!(route(&mut router, &[0, 0, 0], &request(1_000..1_008)), 1);
+    assert_eq!(route(&mut router, &[0, 0, 0], &request(1_000..1_128)), 1);
     router.forget(2);
-    assert_eq!(route(&mut router, &[0, 0, 0], &request(90_000..90_008)), 2);
+    assert_eq!(route(&mut router, &[0, 0, 0], &request(90_000..90_128)), 2);
+}
+
+#[test]
+fn a_match_wins_while_it_saves_more_than_the_requests_there_cost() {
+    let mut router = router(2);
+    assert_eq!(route(&mut router, &[0, 0], &request(0..256)), 0);
+    assert_eq!(route(&mut router, &[3, 0], &request(0..256)), 0);
+    // One block saves no more than an idle core does.
+    assert_eq!(route(&mut router, &[1, 0], &request(0..64)), 1);
+    // Now core 1 has one block of the four too.
+    assert_eq!(route(&mut router, &[2, 0], &request(0..256)), 0);
+    assert_eq!(route(&mut router, &[3, 0], &request(0..256)), 1);
 }
 
 #[test]
 fn the_longest_match_wins_up_to_an_imbalance() {
     let mut router = router(2);
-    assert_eq!(route(&mut router, &[0, 0], &request(0..16)), 0);
-    assert_eq!(route(&mut router, &[1, 0], &request(0..4)), 0);
-    // The first two blocks are core 0's, then core 1 has three of another prompt that begins with one.
-    let other: Vec<u32> = (0..4).chain(50..58).collect();
-    assert_eq!(route(&mut router, &[9, 0], &request(other.clone())), 1);
-    assert_eq!(route(&mut router, &[0, 4], &request(other)), 1);
-    assert_eq!(route(&mut router, &[4, 0], &request(0..20)), 0);
-    assert_eq!(route(&mut router, &[5, 0], &request(0..20)), 1);
+    assert_eq!(route(&mut router, &[0, 0], &request(0..1_024)), 0);
+    assert_eq!(route(&mut router, &[4, 0], &request(0..1_024)), 0);
+    assert_eq!(route(&mut router, &[5, 0], &request(0..1_024)), 1);
     // Now both have it.
-    assert_eq!(route(&mut router, &[2, 1], &request(0..20)), 1);
+    assert_eq!(route(&mut router, &[2, 1], &request(0..1_024)), 1);
     // The same tokens under another salt are another prompt.
     let salted = EngineCoreRequest {
         cache_salt: Some("s".to_owned()),
-        ..request(0..20)
+        ..request(0..1_024)
     };
     assert_eq!(route(&mut router, &[1, 0], &salted), 1);
 }
@@ -66,7 +73,7 @@ fn the_longest_match_wins_up_to_an_imbalance() {
 fn siblings_stay_together_until_they_are_many() {
     let mut router = router(2);
     let loads = vec![Some(0), Some(0)];
-    let sibling = request(0..40);
+    let sibling = request(0..640);
     let mut routing = router.routing(loads);
     let cores: Vec<usize> = (0..12).map(|_| routing.route(&sibling).unwrap()).collect();
     assert_eq!(cores, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 1]);
@@ -81,7 +88,7 @@ fn siblings_stay_together_until_they_are_many() {
 #[test]
 fn a_core_that_takes_none_gets_none() {
     let mut router = router(2);
-    let request = request(0..8);
+    let request = request(0..128);
     assert_eq!(route(&mut router, &[0, 0], &request), 0);
     assert_eq!(router.routing(vec![None, Some(7)]).route(&request), Some(1));
     assert_eq!(router.routing(vec![None, None]).route(&request), None);
