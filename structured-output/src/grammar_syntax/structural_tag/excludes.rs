@@ -104,7 +104,7 @@ fn with(mut members: Vec<(String, Value)>, pattern: &str, is_old: bool) -> Value
     let all = not(not(refer));
     let appended = |value: &Value| match value {
         Value::Array(list) => Some(Value::Array(Arc::new(
-            [list.as_slice(), &[all.clone()]].concat(),
+            [list.as_slice(), std::slice::from_ref(&all)].concat(),
         ))),
         _ => None,
     };
