@@ -15,7 +15,7 @@ impl Job<'_> {
         schema: &EmbeddedSchema,
         limits: &Limits,
     ) -> Result<(pushdown::State, u32), CompileError> {
-        let options = &schema.options;
+        let options = &*schema.options;
         let (root, compiler) = self.schema_root(&schema.text, options, limits)?;
         let style = self.style(options, limits.regex())?.embedded();
         let mut compiled = Compiled {

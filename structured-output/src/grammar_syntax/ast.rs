@@ -113,8 +113,8 @@ pub(crate) enum NodeKind {
 #[derive(Debug, Clone)]
 pub(crate) struct EmbeddedSchema {
     pub(crate) text: Box<str>,
-    /// How it is written.
-    pub(crate) options: JsonSchemaOptions,
+    /// How it is written. Boxed, since each node of a grammar has room for a schema.
+    pub(crate) options: Box<JsonSchemaOptions>,
     /// Where it stands in a structural tag.
     pub(crate) place: Option<SchemaPlace>,
 }

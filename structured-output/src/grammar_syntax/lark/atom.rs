@@ -74,7 +74,7 @@ impl<'a> Parser<'a, '_> {
                 let text = &self.cursor.source()[start..self.cursor.offset()];
                 Ok(NodeKind::Json(EmbeddedSchema {
                     text: text.into(),
-                    options,
+                    options: Box::new(options),
                     place: None,
                 }))
             }

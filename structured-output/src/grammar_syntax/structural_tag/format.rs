@@ -237,7 +237,7 @@ impl Parser<'_> {
         };
         let schema = EmbeddedSchema {
             text: self.without_marks(schema, fields)?.to_text().into(),
-            options: written.options(),
+            options: Box::new(written.options()),
             place: Some(place),
         };
         Ok(rule.push(0, NodeKind::Json(schema)))

@@ -257,7 +257,7 @@ impl<'a> Scope<'a> {
         self.num_bytes.set(self.num_bytes.get() + text.len());
         EmbeddedSchema {
             text: text.into(),
-            options: self.written.options(),
+            options: Box::new(self.written.options()),
             place: Some(SchemaPlace {
                 own: pointer.into(),
                 definitions: are_added.then(|| self.pointer.as_str().into()),
