@@ -27,6 +27,7 @@ pub(crate) struct Shared {
 ///     tokenizer_info: the vocabulary. An index of it is built here: 0.2 seconds for 128,000 tokens.
 ///     cache_bytes: memory for everything that is kept for reuse; 128 MiB by default.
 ///     index_cache: a folder to keep indexes of vocabularies in, so that the next start reads them.
+///     any_escapes: True lets strings and keys of JSON under a constraint be written with any escapes, as \u0061 for a.
 #[pyclass(frozen, weakref, module = "formwork.grammar")]
 pub(crate) struct GrammarCompiler {
     pub(crate) shared: Arc<Shared>,
@@ -175,15 +176,17 @@ fn compile<'py>(
 #[pymethods]
 impl GrammarCompiler {
     #[new]
-    #[pyo3(signature = (tokenizer_info, *, cache_bytes=None, index_cache=None))]
+    #[pyo3(signature = (tokenizer_info, *, cache_bytes=None, index_cache=None, any_escapes=false))]
     fn new(
         py: Python<'_>,
         tokenizer_info: Py<TokenizerInfo>,
         cache_bytes: Option<usize>,
         index_cache: Option<PathBuf>,
+        any_escapes: bool,
     ) -> Self {
         let mut options = so::CompilerOptions {
             index_cache,
+            any_escapes,
             ..so::CompilerOptions::default()
         };
         options.cache_bytes = cache_bytes.unwrap_or(options.cache_bytes);
@@ -407,6 +410,7 @@ impl GrammarCompiler {
         let options = PyDict::new(py);
         options.set_item("cache_bytes", self.shared.options.cache_bytes)?;
         options.set_item("index_cache", self.shared.options.index_cache.clone())?;
+        options.set_item("any_escapes", self.shared.options.any_escapes)?;
         Ok((PyTuple::new(py, [&self.tokenizer_info])?, options))
     }
 }

@@ -278,6 +278,20 @@ def test_grammars_one_after_the_other_and_any_of_them():
         accepts(xgr.Grammar.union(compact), "null")
 
 
+def test_json_in_lark_has_white_space_anywhere():
+    source = 'start: "x" %json {"type": "object"} ";" | "y" %json true | "z" %json {}'
+    grammar = xgr.Grammar.from_lark(source)
+    for text in ('x{ "a" :\t1\n};', "y[1 ,\n\n\n2]", "z{  }"):
+        assert accepts(grammar, text), text
+    assert not accepts(grammar, 'x {"a": 1};') and str(grammar) == source
+    # A schema that says how it is written is written so, and errors are where they are in the source.
+    own = xgr.Grammar.from_lark('start: %json {"x-guidance": {"whitespace_flexible": false}}')
+    assert accepts(own, "[1,2]") and not accepts(own, "[1, 2]")
+    with pytest.raises(RuntimeError) as raised:
+        xgr.Grammar.from_lark('start: %json {"type": "null"} [')
+    assert (raised.value.line, raised.value.column) == (1, 31)
+
+
 def test_named_grammars_of_lark():
     named = {
         "pair": 'start: "@x" @item /@[\\/]x/ @item // @none\n',

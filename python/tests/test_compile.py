@@ -135,11 +135,21 @@ def test_what_is_known_is_not_compiled_again(info):
 
 
 def test_a_compiler_is_pickled_with_its_options(info):
-    compiler = pickle.loads(pickle.dumps(GrammarCompiler(info, cache_bytes=1 << 24)))
+    compiler = pickle.loads(pickle.dumps(GrammarCompiler(info, cache_bytes=1 << 24, any_escapes=True)))
     assert compiler.tokenizer_info == info
     assert compiler.__getnewargs_ex__()[1]["cache_bytes"] == 1 << 24
+    assert compiler.__getnewargs_ex__()[1]["any_escapes"] is True
     with pytest.raises(TypeError, match="pickle its compiled_grammar"):
         pickle.dumps(GrammarMatcher(compiler.compile_regex("a")))
+
+
+def test_strings_under_a_constraint_have_any_escapes_where_asked(info):
+    schema = {"properties": {"é😀": {"pattern": "^[a-c]+$"}}, "additionalProperties": False}
+    texts = ['{"é😀": "abc"}', r'{"\u00e9\uD83D\ude00": "a\u0062c"}', r'{"é😀": "a\u0064"}']
+    for any_escapes, expected in [(False, [True, False, False]), (True, [True, True, False])]:
+        compiler = GrammarCompiler(info, any_escapes=any_escapes)
+        grammar = compiler.compile_json_schema(schema)
+        assert [GrammarMatcher(grammar).accept_string(text) for text in texts] == expected
 
 
 def test_many_threads_share_a_compiler_and_a_matcher(info):

@@ -105,7 +105,11 @@ def main() -> int:
         print(f"{sys.executable} has no {', '.join(missing)}: XGrammar's tests are not run")
         return 75
     outcomes = run("xgrammar" if given.of_xgrammar else "formwork")
-    print(dict(collections.Counter(outcomes.values())))
+    counts = collections.Counter(outcomes.values())
+    print(
+        f"{counts['passed']} passed, {counts['worded']} passed but for the words of a message, {counts['failed']} failed, "
+        f"{counts['skipped']} skipped, of {len(outcomes)}"
+    )
     if given.of_xgrammar:
         return 0
     differ = {test for test, outcome in outcomes.items() if outcome in ("failed", "worded")}

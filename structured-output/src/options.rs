@@ -19,6 +19,10 @@ pub struct CompilerOptions {
     pub budget: CompileBudget,
     /// Bounds on what is accepted, and on the work of one mask.
     pub limits: Limits,
+    /// Strings and keys of JSON under a constraint may be written with any escapes, as all others may: `\u0061` for `a`.
+    /// Default off: each character as it stands or by its short escape, and `\uXXXX` where it has neither. See
+    /// `docs/json-schema.md`.
+    pub any_escapes: bool,
     /// Bytes that one call on a matcher may take, where the program's allocator is
     /// [`MeteredAllocator`](crate::MeteredAllocator). Default 32 MiB: of 2,009 schemas of MaskBench none takes
     /// more than 2.
@@ -45,6 +49,7 @@ impl Default for CompilerOptions {
             cache_bytes: 256 << 20,
             budget: CompileBudget::default(),
             limits: Limits::default(),
+            any_escapes: false,
             max_mask_bytes: 32 << 20,
             max_shared_steps: None,
             pause: Pause::default(),

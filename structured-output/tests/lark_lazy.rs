@@ -241,8 +241,42 @@ fn tokens_end_text() {
 }
 
 #[test]
+fn tokens_are_counted_away_from_lazy_terminals() {
+    // Each token here is a byte, but for the last three.
+    let source = r#"start: reasoning "<t>" value ">"
+reasoning[max_tokens=3]: TEXT
+value[lazy]: /[ab]+/
+TEXT: /(.|\n)*/"#;
+    check(
+        source,
+        &["<t>a>", "xyz<t>b>", "<t><t>a>"],
+        &["wxyz<t>a>", "<t>ab>", "<t>>"],
+    );
+    let suffix = source.replace("value[lazy]: /[ab]+/", "value[suffix=\"!\"]: /[ab]*/");
+    check(
+        &suffix,
+        &["xy<t>ab!>", "<t>!>"],
+        &["wxyz<t>!>", "<t>a>", "<t>a!!>"],
+    );
+    // A tool's call ends, and then some tokens may follow; the head comes after text that tells it apart.
+    let after = r#"start: (head "!")? rest
+head[lazy]: "<" TEXT ">"
+rest[max_tokens=2]: /[a-z]*/
+TEXT: /(.|\n)*/"#;
+    assert!(
+        message(after).contains("line 3, column 6: text with `max_tokens` stands where a `lazy`")
+    );
+    let after = after.replace(")? rest", ") rest");
+    check(&after, &["<a>!", "<<<>!ab"], &["<a>!abc", "<a>x>!", "ab"]);
+}
+
+#[test]
 fn what_has_no_exact_meaning_is_refused_with_its_place() {
     let cases = [
+        (
+            tools("tool* some", "some[max_tokens=3]: TEXT\n"),
+            "text with `max_tokens` stands where a `lazy` terminal may begin",
+        ),
         (
             tools("tail | tools tail\ntools: | tools tool", ""),
             "leads back to itself other than at its end",

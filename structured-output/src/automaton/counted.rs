@@ -228,7 +228,7 @@ impl TokenAutomaton {
         characters: Characters,
         fuel: &mut Fuel,
     ) -> Result<Option<Arc<Lengths>>, Stop> {
-        let key = (characters.any_number, characters.all);
+        let key = (characters.character, characters.any_number, characters.rest);
         if let Some(known) = self.masks.lengths(key) {
             return Ok(known);
         }

@@ -79,6 +79,10 @@ impl LexemeMask {
 /// What a lexeme of several alternatives allows: the union of its parts.
 pub(super) type Parts = Arc<[Part]>;
 
+/// What texts of any number of characters are made of: a character, the text that they are, what follows them. Two that
+/// are the same language may count other characters.
+pub(super) type TextOf = (ExprId, ExprId, ExprId);
+
 /// A part of a lexeme.
 #[derive(Clone)]
 pub(super) struct Part {
@@ -105,7 +109,7 @@ pub(super) struct LexemeFacts {
     lexemes: HashMap<ExprId, Parts>,
     parts: HashMap<ExprId, Arc<LexemeMask>>,
     /// Of texts of any number of characters, beside what any characters are, see `counted`.
-    lengths: HashMap<(ExprId, ExprId), Option<Arc<Lengths>>>,
+    lengths: HashMap<TextOf, Option<Arc<Lengths>>>,
     /// Parts that are another one, by its number, less some tokens and nothing more.
     lessened: HashMap<(u32, Box<[u32]>), Arc<LexemeMask>>,
     fruitless: Fruitless,
@@ -119,7 +123,7 @@ impl LexemeFacts {
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
             + self.parts.capacity() * (size_of::<(ExprId, usize)>() + 1)
-            + self.lengths.capacity() * (size_of::<(ExprId, ExprId, usize)>() + 1)
+            + self.lengths.capacity() * (size_of::<(TextOf, usize)>() + 1)
             + self.lessened.capacity() * (size_of::<((u32, Box<[u32]>), usize)>() + 1)
             + self.fruitless.capacity() * (size_of::<(u32, ExprId, ExprId)>() + 1)
             + self.lexemes.capacity() * (size_of::<(ExprId, Parts)>() + 1)
@@ -327,11 +331,11 @@ impl MaskMemo {
     }
 
     /// The lengths of the tokens that a text allows, where they have been asked for.
-    pub(super) fn lengths(&self, text: (ExprId, ExprId)) -> Option<Option<Arc<Lengths>>> {
+    pub(super) fn lengths(&self, text: TextOf) -> Option<Option<Arc<Lengths>>> {
         self.facts.lengths.get(&text).cloned()
     }
 
-    pub(super) fn insert_lengths(&mut self, text: (ExprId, ExprId), lengths: Option<Arc<Lengths>>) {
+    pub(super) fn insert_lengths(&mut self, text: TextOf, lengths: Option<Arc<Lengths>>) {
         let bytes = lengths.as_ref().map_or(0, |lengths| lengths.memory_bytes());
         self.facts.bytes += bytes;
         self.facts.lengths.insert(text, lengths);

@@ -4,8 +4,7 @@ use super::job::Job;
 use super::opening::Compiled;
 use crate::error::CompileError;
 use crate::grammar_syntax::EmbeddedSchema;
-use crate::lexical::UNBOUNDED;
-use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
+use crate::options::Limits;
 use crate::pushdown;
 
 impl Job<'_> {
@@ -16,19 +15,9 @@ impl Job<'_> {
         schema: &EmbeddedSchema,
         limits: &Limits,
     ) -> Result<(pushdown::State, u32), CompileError> {
-        let options = JsonSchemaOptions {
-            property_order: match schema.any_order {
-                true => PropertyOrder::Any,
-                false => PropertyOrder::Schema,
-            },
-            whitespace_pattern: schema.max_whitespace.map(|max| match max {
-                UNBOUNDED => "[ \\n\\r\\t]*".to_owned(),
-                max => format!("[ \\n\\r\\t]{{0,{max}}}"),
-            }),
-            ..JsonSchemaOptions::default()
-        };
-        let (root, compiler) = self.schema_root(&schema.text, &options, limits)?;
-        let style = self.style(&options, limits.regex())?.embedded();
+        let options = &*schema.options;
+        let (root, compiler) = self.schema_root(&schema.text, options, limits)?;
+        let style = self.style(options, limits.regex())?.embedded();
         let mut compiled = Compiled {
             compiler,
             style,

@@ -361,7 +361,9 @@ impl GrammarCompiler {
     }
 
     fn fresh_engine(&self, shares: Shares) -> Engine {
-        let base = self.base.get_or_init(|| samples::base_of(&self.index));
+        let base = self
+            .base
+            .get_or_init(|| samples::base_of(&self.index, self.options.any_escapes));
         Engine::new(Arc::clone(&self.index), base.clone(), &self.options, shares)
     }
 

@@ -87,11 +87,12 @@ fn languages() -> Vec<(String, &'static str)> {
 }
 
 /// What the samples leave known; `None` where the vocabulary is not worth it.
-pub(super) fn base_of(index: &Arc<TokenizerIndex>) -> Option<Arc<Base>> {
+pub(super) fn base_of(index: &Arc<TokenizerIndex>, any_escapes: bool) -> Option<Arc<Base>> {
     if index.num_text_tokens() < MIN_TOKENS || !index.writes_any_text() {
         return None;
     }
     let mut automaton = TokenAutomaton::new(Arc::clone(index), None, 1);
+    automaton.machine().lexicon.set_any_escapes(any_escapes);
     let mut fuel = Fuel::new(MAX_STEPS);
     for (schema, text) in SAMPLES {
         // What was computed before a sample fails is as good as any.
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn masks_with_a_base_are_those_without() {
         let index = index();
-        let base = base_of(&index);
+        let base = base_of(&index, false);
         assert!(base.is_some());
         let mut without = TokenAutomaton::new(Arc::clone(&index), None, 1);
         let mut with = TokenAutomaton::new(index, base, 1);

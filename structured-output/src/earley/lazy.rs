@@ -237,6 +237,12 @@ impl Lazy {
                     continue;
                 }
             }
+            if let Label::WithinTokens(expr, max) = label {
+                let mut budgets = folded.budgets.iter();
+                let budget = budgets.find(|budget| (budget.0, budget.1) == (expr, max));
+                let place = budget.map_or((0, 0), |budget| (budget.2, budget.3));
+                self.meaning.check_budget(&ends, rest, place)?;
+            }
             if let Label::Call(rule) = label {
                 self.called.push(rule);
             }

@@ -258,11 +258,17 @@ impl Lowering {
         self.folded
             .token_set_places
             .resize(self.folded.token_sets.len(), (rule, offset));
-        if let Value::Tree(tree) = value
-            && let Tree::Json(schema) = self.folded.trees[tree as usize]
-        {
-            let schema = &mut self.folded.schemas[schema as usize];
-            (schema.1, schema.2) = (rule, offset);
+        if let Value::Tree(tree) = value {
+            match self.folded.trees[tree as usize] {
+                Tree::Json(schema) => {
+                    let schema = &mut self.folded.schemas[schema as usize];
+                    (schema.1, schema.2) = (rule, offset);
+                }
+                Tree::WithinTokens(expr, max) => {
+                    self.folded.budgets.push((expr, max, rule, offset));
+                }
+                _ => {}
+            }
         }
         Ok(value)
     }

@@ -93,6 +93,10 @@ impl Engine {
         shares: Shares,
     ) -> Self {
         let mut automaton = TokenAutomaton::new(Arc::clone(&index), base, options.limits.max_items);
+        automaton
+            .machine()
+            .lexicon
+            .set_any_escapes(options.any_escapes);
         automaton.expect_state_bytes(shares.states);
         Self {
             fresh_bytes: automaton.state_bytes(),

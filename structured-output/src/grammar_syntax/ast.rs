@@ -7,6 +7,7 @@ use regex_syntax::hir::ClassUnicode;
 use super::substring::Substrings;
 use super::words::Words;
 use crate::lexical::WordAutomaton;
+use crate::options::JsonSchemaOptions;
 use crate::regex::{self, Dialect};
 
 /// Position of a rule in [`Grammar::rules`].
@@ -112,11 +113,8 @@ pub(crate) enum NodeKind {
 #[derive(Debug, Clone)]
 pub(crate) struct EmbeddedSchema {
     pub(crate) text: Box<str>,
-    /// Whether members come in any order.
-    pub(crate) any_order: bool,
-    /// At most so many signs of white space wherever JSON may have some (`lexical::UNBOUNDED` for any number); `None`
-    /// for what is usually printed.
-    pub(crate) max_whitespace: Option<u32>,
+    /// How it is written. Boxed, since each node of a grammar has room for a schema.
+    pub(crate) options: Box<JsonSchemaOptions>,
     /// Where it stands in a structural tag.
     pub(crate) place: Option<SchemaPlace>,
 }

@@ -1,11 +1,14 @@
 //! XGrammar's macros in EBNF: `Regex`, `Substring`, `Token`, `ExcludeToken`, `TagDispatch`,
 //! `TokenTagDispatch`.
 
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+
 use super::ast::{NodeId, NodeKind, SyntaxError, TokenSet};
 use super::cursor::cut;
 use super::dispatch::{Dispatch, Tag, TokenDispatch, TokenTag};
 use super::ebnf::Parser;
 use super::substring::Substrings;
+use crate::lexical::UNBOUNDED;
 
 const MACROS: [&str; 6] = [
     "Regex",
@@ -103,6 +106,7 @@ impl<'a> Parser<'a, '_> {
         let mut pattern = None;
         // Without the argument, `.` is any character.
         let mut flags = "s".to_owned();
+        let mut is_of_json = false;
         for given in arguments {
             match (given.name, &given.value) {
                 (None, Argument::Text(text)) if pattern.is_none() => {
@@ -117,14 +121,7 @@ impl<'a> Parser<'a, '_> {
                     }
                     flags.clone_from(text);
                 }
-                (Some("json_string"), Argument::Flag(false)) => {}
-                (Some("json_string"), Argument::Flag(true)) => {
-                    return Err(SyntaxError::new(
-                        given.offset,
-                        "`json_string=true` is not supported: leave the signs that JSON escapes \
-                         out of the pattern's classes",
-                    ));
-                }
+                (Some("json_string"), &Argument::Flag(flag)) => is_of_json = flag,
                 _ => {
                     return unexpected(
                         &given,
@@ -137,12 +134,26 @@ impl<'a> Parser<'a, '_> {
             return Err(SyntaxError::new(offset, "`Regex` needs a pattern"));
         };
         // The source may spell the pattern with escapes: the place is that of the string.
-        self.limits
-            .regex(&pattern, &flags, 0)
-            .map_err(|error| match error {
-                SyntaxError::At { message, .. } => SyntaxError::new(at, message),
-                limit => limit,
-            })
+        let regex = self.limits.regex(&pattern, &flags, 0);
+        let regex = regex.map_err(|error| match error {
+            SyntaxError::At { message, .. } => SyntaxError::new(at, message),
+            limit => limit,
+        })?;
+        if !is_of_json {
+            return Ok(regex);
+        }
+        // Its texts that stand between the quotes of a string in JSON as they are.
+        let plain = [(' ', '!'), ('#', '['), (']', char::MAX)];
+        let plain = plain.map(|(low, high)| ClassUnicodeRange::new(low, high));
+        let plain = NodeKind::Class(ClassUnicode::new(plain));
+        let inner = self.rule.push(offset, plain);
+        let plain = NodeKind::Repeat {
+            inner,
+            min: 0,
+            max: UNBOUNDED,
+        };
+        let operands = vec![self.rule.push(offset, regex), self.rule.push(offset, plain)];
+        Ok(NodeKind::And(operands))
     }
 
     fn dispatch_macro(

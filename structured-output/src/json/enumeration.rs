@@ -13,7 +13,18 @@ impl Lexicon {
     pub(super) fn json_strings(&mut self, mut strings: Vec<&str>) -> ExprId {
         strings.sort_unstable();
         strings.dedup();
-        let mut tree = ChoiceTree::new(|lexicon, byte, rest| match byte {
+        let quote = self.byte(b'"');
+        if self.any_escapes() {
+            let mut tree =
+                ChoiceTree::new(|lexicon, char, rest| lexicon.json_char_then(char, rest, true));
+            for string in strings {
+                let chars: Vec<char> = string.chars().collect();
+                tree.push_then(self, &chars, quote);
+            }
+            let rest = tree.finish(self);
+            return self.concat(quote, rest);
+        }
+        let mut tree = ChoiceTree::new(|lexicon, byte: u8, rest| match byte {
             // Signs that have, or are, escapes.
             0..=0x1f | b'"' | b'\\' | b'/' => lexicon.json_char_then(byte.into(), rest, false),
             _ => {
@@ -21,7 +32,6 @@ impl Lexicon {
                 lexicon.concat(byte, rest)
             }
         });
-        let quote = self.byte(b'"');
         for string in strings {
             tree.push_then(self, string.as_bytes(), quote);
         }

@@ -21,8 +21,12 @@ const SHORT_ESCAPES: [(char, u8); 8] = [
 
 impl Lexicon {
     /// A character of a set as it may be spelled under a constraint: literally, by its short escape,
-    /// or as `\\uXXXX` where it has neither. `ranges` are ascending and apart.
+    /// or as `\\uXXXX` where it has neither; with [`any_escapes`](Self::any_escapes), in every way. `ranges` are
+    /// ascending and apart.
     pub(crate) fn json_char_of(&mut self, ranges: &[(char, char)]) -> ExprId {
+        if self.any_escapes() && ranges == [('\0', char::MAX)] {
+            return self.json_char();
+        }
         let has = |char| {
             ranges
                 .iter()
@@ -43,6 +47,10 @@ impl Lexicon {
         let letters = self.class(letters.map(|&(_, letter)| letter).collect());
         let backslash = self.literal(b"\\");
         ways.push(self.concat(backslash, letters));
+        if self.any_escapes() {
+            ways.push(self.json_long_escape_of(ranges));
+            return self.or(&ways);
+        }
         for (prefix, row) in [(b"\\u000", 0), (b"\\u001", 16_u8)] {
             let mut digits = ByteSet::EMPTY;
             for low in 0..16 {

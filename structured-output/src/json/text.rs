@@ -1,6 +1,8 @@
 //! How JSON is written: white space and strings, as languages.
 
-use crate::lexical::{ByteSet, EPSILON, ExprId, Lexicon};
+use std::collections::BTreeMap;
+
+use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Lexicon};
 use crate::options::Whitespace;
 
 /// Most spaces and tabs after a line break under [`Whitespace::Usual`]: eight levels of two spaces.
@@ -159,7 +161,7 @@ impl Lexicon {
     }
 
     /// One character of a string under a constraint: literally, by its short escape, or as `\uXXXX`
-    /// where it has neither.
+    /// where it has neither; with [`any_escapes`](Self::any_escapes), by an escape of any kind.
     pub(crate) fn json_constrained_char(&mut self) -> ExprId {
         self.json_char_of(&[('\0', char::MAX)])
     }
@@ -187,6 +189,101 @@ impl Lexicon {
         self.concat(u, expr)
     }
 
+    /// A character of a set as `\uXXXX`, or as two of these beyond U+FFFF (RFC 8259). `ranges` are ascending and apart.
+    pub(super) fn json_long_escape_of(&mut self, ranges: &[(char, char)]) -> ExprId {
+        const SURROGATES: (u32, u32) = (0xd800, 0xdfff);
+        let mut units = Vec::with_capacity(ranges.len() + 1);
+        // First halves whose characters are all in the set; of others, by number, the second halves.
+        let mut whole: Vec<(u32, u32)> = Vec::new();
+        let mut some: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+        for &(low, high) in ranges {
+            let (low, high) = (u32::from(low), u32::from(high));
+            let within = [(0, SURROGATES.0 - 1), (SURROGATES.1 + 1, 0xffff)];
+            for (first, last) in within {
+                if low.max(first) <= high.min(last) {
+                    units.push((low.max(first), high.min(last)));
+                }
+            }
+            if high < 0x1_0000 {
+                continue;
+            }
+            let (low, high) = (low.max(0x1_0000) - 0x1_0000, high - 0x1_0000);
+            let (mut first, mut last) = (low >> 10, high >> 10);
+            let (begins, ends) = (low & 0x3ff, high & 0x3ff);
+            if first == last && (begins, ends) != (0, 0x3ff) {
+                some.entry(first).or_default().push((begins, ends));
+                continue;
+            }
+            if begins > 0 {
+                some.entry(first).or_default().push((begins, 0x3ff));
+                first += 1;
+            }
+            if ends < 0x3ff {
+                some.entry(last).or_default().push((0, ends));
+                last -= 1;
+            }
+            if first <= last {
+                whole.push((first, last));
+            }
+        }
+        let u = self.literal(b"\\u");
+        let mut pairs = vec![(whole, vec![(0, 0x3ff)])];
+        for (half, lows) in some {
+            match pairs.iter_mut().find(|pair| pair.1 == lows) {
+                Some(pair) => pair.0.push((half, half)),
+                None => pairs.push((vec![(half, half)], lows)),
+            }
+        }
+        let mut ways = vec![self.hex_of(&units, 4)];
+        for (mut halves, mut lows) in pairs {
+            halves.iter_mut().for_each(|half| {
+                *half = (half.0 + SURROGATES.0, half.1 + SURROGATES.0);
+            });
+            lows.iter_mut().for_each(|low| {
+                *low = (low.0 + 0xdc00, low.1 + 0xdc00);
+            });
+            let low = self.hex_of(&lows, 4);
+            let low = self.concat(u, low);
+            let half = self.hex_of(&halves, 4);
+            ways.push(self.concat(half, low));
+        }
+        let unit = self.or(&ways);
+        self.concat(u, unit)
+    }
+
+    /// Numbers of a set by so many hexadecimal digits, their letters in either case.
+    fn hex_of(&mut self, ranges: &[(u32, u32)], num_digits: u32) -> ExprId {
+        if ranges.is_empty() {
+            return EMPTY;
+        }
+        let Some(num_rest) = num_digits.checked_sub(1) else {
+            return EPSILON;
+        };
+        // Digits after which the same may follow, as many as that may be.
+        let mut groups: Vec<(Vec<(u32, u32)>, ByteSet)> = Vec::new();
+        for (digit, sign) in (0..).zip(*b"0123456789abcdef") {
+            let low = digit << (4 * num_rest);
+            let high = low + (1 << (4 * num_rest)) - 1;
+            let within = ranges
+                .iter()
+                .filter(|range| range.0 <= high && low <= range.1);
+            let within = within.map(|range| (range.0.max(low) - low, range.1.min(high) - low));
+            let within: Vec<_> = within.collect();
+            let signs = ByteSet::from_iter([sign, sign.to_ascii_uppercase()]);
+            match groups.iter_mut().find(|group| group.0 == within) {
+                Some(group) => group.1 = group.1.union(&signs),
+                None => groups.push((within, signs)),
+            }
+        }
+        let mut ways = Vec::with_capacity(groups.len());
+        for (within, signs) in groups {
+            let sign = self.class(signs);
+            let rest = self.hex_of(&within, num_rest);
+            ways.push(self.concat(sign, rest));
+        }
+        self.or(&ways)
+    }
+
     /// A string in quotes.
     pub(crate) fn json_quoted(&mut self, body: ExprId) -> ExprId {
         let quote = self.literal(b"\"");
@@ -194,7 +291,8 @@ impl Lexicon {
         self.concat(quote, rest)
     }
 
-    /// The spellings of one string under a constraint, quotes included; with `all`, every spelling.
+    /// The spellings of one string under a constraint, quotes included; with `all`, or with
+    /// [`any_escapes`](Self::any_escapes), every spelling.
     pub(crate) fn json_string(&mut self, string: &str, all: bool) -> ExprId {
         // With the closing quote from the start: else each character would be an expression twice.
         let quote = self.byte(b'"');
@@ -207,6 +305,7 @@ impl Lexicon {
 
     /// The spellings of one character of a string, as [`Self::json_string`] has them, and then more.
     pub(crate) fn json_char_then(&mut self, char: char, mut rest: ExprId, all: bool) -> ExprId {
+        let all = all || self.any_escapes();
         let short = short_escape(char);
         let mut utf8 = [0; 4];
         let literal = char.encode_utf8(&mut utf8).as_bytes();

@@ -132,6 +132,8 @@ pub(crate) struct Lexicon {
     pub(super) work: u64,
     /// The longest token, in bytes: how far one step of a matcher can go.
     pub(super) max_token_bytes: u32,
+    /// See [`Self::any_escapes`].
+    any_escapes: bool,
 }
 
 /// So many lists are kept for their room, see [`Lexicon::give_list`].
@@ -174,6 +176,7 @@ impl Lexicon {
             formats: HashMap::new(),
             work: 0,
             max_token_bytes,
+            any_escapes: false,
         };
         lexicon.intern(Node::Empty, &[]);
         lexicon.intern(Node::Epsilon, &[]);
@@ -188,6 +191,16 @@ impl Lexicon {
         );
         debug_assert_eq!((byte, any), (BYTE, ANY));
         lexicon
+    }
+
+    /// Whether strings of JSON under a constraint may have any escapes: languages of all of them are spelled so.
+    pub(crate) fn any_escapes(&self) -> bool {
+        self.any_escapes
+    }
+
+    /// Says so, before any language of strings was made.
+    pub(crate) fn set_any_escapes(&mut self, any_escapes: bool) {
+        self.any_escapes = any_escapes;
     }
 
     /// Bytes of memory held.

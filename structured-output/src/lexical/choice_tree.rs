@@ -2,13 +2,13 @@
 
 use super::{EPSILON, ExprId, Lexicon};
 
-/// How a byte of a string is written, and then more.
-pub(crate) type ByteThen = fn(&mut Lexicon, u8, ExprId) -> ExprId;
+/// How a byte or character of a string is written, and then more.
+pub(crate) type SignThen<T> = fn(&mut Lexicon, T, ExprId) -> ExprId;
 
-/// The tree of strings that come in their order, each once.
-pub(crate) struct ChoiceTree {
-    byte_then: ByteThen,
-    last: Vec<u8>,
+/// The tree of strings that come in their order, each once: of bytes, or of characters.
+pub(crate) struct ChoiceTree<T = u8> {
+    sign_then: SignThen<T>,
+    last: Vec<T>,
     /// The places along the last string where others leave it, and its end.
     open: Vec<Fork>,
 }
@@ -31,22 +31,24 @@ struct Fork {
 }
 
 impl ChoiceTree {
-    /// No strings yet; of each, bytes are written as is said.
-    pub(crate) fn new(byte_then: ByteThen) -> Self {
+    /// Adds a string. Costs its length, and as many nodes as it has bytes of its own.
+    pub(crate) fn push(&mut self, lexicon: &mut Lexicon, word: &[u8]) {
+        self.push_then(lexicon, word, EPSILON);
+    }
+}
+
+impl<T: Copy + PartialEq> ChoiceTree<T> {
+    /// No strings yet; of each, bytes or characters are written as is said.
+    pub(crate) fn new(sign_then: SignThen<T>) -> Self {
         Self {
-            byte_then,
+            sign_then,
             last: Vec::new(),
             open: Vec::new(),
         }
     }
 
-    /// Adds a string. Costs its length, and as many nodes as it has bytes of its own.
-    pub(crate) fn push(&mut self, lexicon: &mut Lexicon, word: &[u8]) {
-        self.push_then(lexicon, word, EPSILON);
-    }
-
     /// Adds a string, and what follows it.
-    pub(crate) fn push_then(&mut self, lexicon: &mut Lexicon, word: &[u8], end: ExprId) {
+    pub(crate) fn push_then(&mut self, lexicon: &mut Lexicon, word: &[T], end: ExprId) {
         let both = self.last.iter().zip(word);
         let common = both.take_while(|(a, b)| a == b).count();
         self.close_to(lexicon, common);
@@ -72,8 +74,8 @@ impl ChoiceTree {
             }
             if let Some(below) = self.open.last_mut() {
                 let between = self.last.get(below.depth..fork.depth).unwrap_or_default();
-                let bytes = between.iter().rev();
-                let whole = bytes.fold(rest, |rest, &byte| (self.byte_then)(lexicon, byte, rest));
+                let signs = between.iter().rev();
+                let whole = signs.fold(rest, |rest, &sign| (self.sign_then)(lexicon, sign, rest));
                 below.rests.push(whole);
             }
         }

@@ -4,7 +4,7 @@ use super::{accepts, message};
 
 #[test]
 fn ebnf_is_read_as_written() {
-    let cases: [(&str, &[&str], &[&str]); 18] = [
+    let cases: [(&str, &[&str], &[&str]); 20] = [
         (
             r#"root ::= "a" | ( ) | b
 b ::= [b-d]{2}"#,
@@ -55,6 +55,26 @@ b ::= [b-d]{2}"#,
             r#"root ::= Regex("a.\\d+") Regex("x.", flags="i") "#,
             &["a\n12Xy"],
             &["a1X\n", "aXx"],
+        ),
+        // As XGrammar has it: texts that stand in JSON as they are.
+        (
+            r#"root ::= "<" Regex("a\"b|c\\\\d|x[^y]z|/|\\n", json_string=true) ">""#,
+            &["<xaz>", "<x/z>", "<x\u{7f}z>", "<xéz>", "</>"],
+            &[
+                "<a\"b>",
+                "<a\\\"b>",
+                "<c\\d>",
+                "<x\"z>",
+                "<x\\\"z>",
+                "<\n>",
+                "<\\n>",
+                "<x\u{1}z>",
+            ],
+        ),
+        (
+            r#"root ::= Regex(".*", json_string=false)"#,
+            &["", "\"\n"],
+            &[],
         ),
         (
             r#"root ::= Substring("ab", "c", "de") "!""#,

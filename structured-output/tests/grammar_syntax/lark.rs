@@ -263,7 +263,9 @@ fn what_is_asked_for_is_given_or_refused() {
     }
     let beside = message("start: a b\na[max_tokens=2]: /(.|\\n)*/\nb[lazy]: /b+/");
     assert!(
-        beside.contains("line 2, column 3: `max_tokens` in a grammar with `lazy`"),
+        beside.contains(
+            "line 2, column 3: text with `max_tokens` stands where a `lazy` terminal may begin"
+        ),
         "{beside}"
     );
     let token = message("start: a\na[max_chars=2]: /b/ <|tool|>");
@@ -279,12 +281,48 @@ fn what_is_asked_for_is_given_or_refused() {
 }
 
 #[test]
-fn options_of_a_peer_within_a_schema_are_refused() {
-    let message = message("start: \"a\" %json {\"x-guidance\": {}, \"type\": \"null\"}");
-    assert!(
-        message.contains("line 1, column 18: `x-guidance` is not supported"),
-        "{message}"
-    );
+fn json_is_written_by_the_options_of_its_schema() {
+    let source = |options: &str| {
+        format!(
+            "start: \"a\" %json {{\"x-guidance\": {options}, \"type\": \"object\", \"properties\": {{\"k\": {{\"type\": \"null\"}}}}}}"
+        )
+    };
+    for (options, accept, reject) in [
+        ("{}", "a{ \"k\" : null }", "a{  \"k\": null}"),
+        (
+            r#"{"whitespace_flexible": false, "coerce_one_of": false}"#,
+            r#"a{"k":null}"#,
+            r#"a{"k": null}"#,
+        ),
+        (
+            r#"{"whitespace_flexible": false, "key_separator": ": "}"#,
+            r#"a{"k": null}"#,
+            r#"a{"k":null}"#,
+        ),
+        (
+            r#"{"whitespace_pattern": " {0,2}"}"#,
+            r#"a{  "k"  :null}"#,
+            r#"a{   "k":null}"#,
+        ),
+    ] {
+        let source = source(options);
+        assert!(accepts(&source, accept), "{options} {accept}");
+        assert!(!accepts(&source, reject), "{options} {reject}");
+    }
+    for (options, expected) in [
+        ("[]", "line 1, column 18: `x-guidance` must be an object"),
+        (
+            r#"{"lenient": true}"#,
+            "line 1, column 18: `x-guidance` has `lenient`",
+        ),
+        (
+            r#"{"item_separator": 1}"#,
+            "line 1, column 18: `x-guidance` has `item_separator`",
+        ),
+    ] {
+        let message = message(&source(options));
+        assert!(message.contains(expected), "{message}");
+    }
     // Where it is a name of something else it means nothing.
     let named = "start: %json {\"type\": \"object\", \"properties\": {\"x-guidance\": {\"type\": \"null\"}}}";
     assert!(accepts(named, "{\"x-guidance\": null}"));

@@ -163,6 +163,19 @@ fn what_is_wrong_with_a_structural_tag_is_told_with_its_pointer() {
             "at `#/format/begin`: `begin` must be a string or a token (`{\"type\": \"token\", \"token\": …}`), not an array",
         ),
         (
+            r#"{"format": {"type": "json_schema", "json_schema": true, "excludes": [""]}}"#,
+            "at `#/format/excludes/0`: `excludes` holds strings that are not empty",
+        ),
+        (
+            r##"{"format": {"type": "json_schema", "json_schema": {"$schema": "http://json-schema.org/draft-07/schema#",
+                "$ref": "#/definitions/a", "definitions": {"a": {}}}, "excludes": ["a"]}}"##,
+            "at `#/format/excludes`: `excludes` is not supported where `$ref` stands alone",
+        ),
+        (
+            r#"{"format": {"type": "json_schema", "json_schema": {"type": "object"}, "style": "qwen_xml", "excludes": ["a"]}}"#,
+            "excludes",
+        ),
+        (
             r#"{"format": {"type": "any_text", "excludes": ["a", ""]}}"#,
             "at `#/format/excludes/1`: `excludes` holds strings that are not empty",
         ),
@@ -411,4 +424,73 @@ fn a_bound_on_text_widens_no_language() {
     assert!(accepts(&tag(", \"max_tokens\": 4", "\"ab\""), "(cccab"));
     assert!(!accepts(&tag(", \"max_tokens\": 4", "\"ab\""), "(cccccab"));
     assert!(accepts(&tag(", \"max_tokens\": 4", "\"aa\""), "(aaa"));
+}
+
+#[test]
+fn strings_and_keys_of_json_hold_no_mark() {
+    let accepts = |schema: &str, text: &str| {
+        let source = format!(
+            r#"{{"format": {{"type": "json_schema", "json_schema": {schema}, "excludes": ["</t>", "a.b", "é"]}}}}"#
+        );
+        let grammar = compiler().compile_structural_tag(&source).unwrap();
+        let mut matcher = GrammarMatcher::new(&grammar);
+        let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+        matcher.accept_tokens(&tokens).unwrap() && matcher.is_completed()
+    };
+    let closed = r#"{"type": "object", "properties": {"a": true}, "unevaluatedProperties": false}"#;
+    let old = r##"{"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "definitions": {"excludes": {}},
+        "allOf": [{"additionalProperties": {"$ref": "#/definitions/excludes"}}]}"##;
+    for (schema, text, expected) in [
+        ("true", r#""</s>""#, true),
+        ("true", r#""x</t>""#, false),
+        ("true", r#""x<\/t>y""#, false),
+        ("true", r#"["acb", {"a": ["a.b"]}]"#, false),
+        ("true", r#"["acb", {"a.b": 1}]"#, false),
+        ("true", r#"["acb", {"a.c": [1.5, null, "e"]}]"#, true),
+        ("true", r#"{"x": {"é": 1}}"#, false),
+        (
+            r#"{"enum": ["a.b", "a-b", ["a.b"], ["c"]]}"#,
+            r#""a.b""#,
+            false,
+        ),
+        (
+            r#"{"enum": ["a.b", "a-b", ["a.b"], ["c"]]}"#,
+            r#""a-b""#,
+            true,
+        ),
+        (
+            r#"{"enum": ["a.b", "a-b", ["a.b"], ["c"]]}"#,
+            r#"["a.b"]"#,
+            false,
+        ),
+        (
+            r#"{"type": "string", "pattern": "^a.b$"}"#,
+            r#""a.b""#,
+            false,
+        ),
+        (
+            r#"{"type": "string", "pattern": "^a.b$"}"#,
+            r#""axb""#,
+            true,
+        ),
+        // It evaluates no member.
+        (closed, r#"{"a": "x"}"#, true),
+        (closed, r#"{"b": "x"}"#, false),
+        (closed, r#"{"a": "é"}"#, false),
+        (old, r#"{"b": ["x"]}"#, true),
+        (old, r#"{"b": ["é"]}"#, false),
+        (old, r#"{"é": 1}"#, false),
+        (
+            r##"{"$ref": "#/$defs/list", "$defs": {"list": {"items": {"$ref": "#/$defs/list"}, "type": ["array", "string"]}}}"##,
+            r#"[["x"], []]"#,
+            true,
+        ),
+        (
+            r##"{"$ref": "#/$defs/list", "$defs": {"list": {"items": {"$ref": "#/$defs/list"}, "type": ["array", "string"]}}}"##,
+            r#"[["é"], []]"#,
+            false,
+        ),
+    ] {
+        assert_eq!(accepts(schema, text), expected, "{schema} {text}");
+    }
 }

@@ -4,6 +4,7 @@
 
 mod corpus;
 mod distinct;
+mod escapes;
 mod evaluated;
 mod implications;
 mod minimal;
@@ -271,6 +272,17 @@ proptest! {
         if strict::beyond(&schema, draft, seed).is_some() {
             let least = minimal::schema(schema, |schema| strict::beyond(schema, draft, seed).is_some());
             let what = strict::beyond(&least, draft, seed).unwrap();
+            prop_assert!(false, "{draft:?} {least}: {what}");
+        }
+    }
+
+    #[test]
+    fn strings_with_any_escapes(seed in any::<u64>(), draft in prop::sample::select(DRAFTS)) {
+        escapes::COMPILER.clear_cache();
+        let schema = random::schema(&mut Random(seed), draft);
+        if escapes::disagreement(&schema, draft, seed).is_some() {
+            let least = minimal::schema(schema, |schema| escapes::disagreement(schema, draft, seed).is_some());
+            let what = escapes::disagreement(&least, draft, seed).unwrap();
             prop_assert!(false, "{draft:?} {least}: {what}");
         }
     }

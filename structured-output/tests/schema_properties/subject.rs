@@ -50,6 +50,11 @@ pub(crate) static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(new_compil
 
 /// Another one, for a test that has to have memory.
 pub(crate) fn new_compiler() -> GrammarCompiler {
+    compiler(false)
+}
+
+/// One whose strings may have any escapes or not.
+pub(crate) fn compiler(any_escapes: bool) -> GrammarCompiler {
     let mut vocab = TOKENS.clone();
     vocab.push(Vec::new());
     let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
@@ -60,6 +65,7 @@ pub(crate) fn new_compiler() -> GrammarCompiler {
     };
     let options = CompilerOptions {
         limits,
+        any_escapes,
         ..CompilerOptions::default()
     };
     GrammarCompiler::new(Arc::new(info), options)

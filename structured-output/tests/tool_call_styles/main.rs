@@ -167,6 +167,7 @@ fn kimi_names_the_type_of_each_value() {
             &argument("size", "array", "[1]"),
             &argument("free", "string", "3"),
             &argument("free", "number", "3"),
+            &argument("free", "integer", "3"),
             &argument("free", "object", "{\"x\": 1}"),
             &argument("other", "null", "null"),
             &argument("other", "string", "null"),
@@ -179,6 +180,7 @@ fn kimi_names_the_type_of_each_value() {
             &argument("size", "number", "4"),
             &argument("size", "object", "{}"),
             &argument("free", "number", "x"),
+            &argument("free", "integer", "1.5"),
             &argument("other", "number", "1"),
         ],
     );
@@ -215,6 +217,7 @@ fn cohere_writes_arrays_and_objects_as_tags() {
             "minimum": 3, "format": "int32"}, "minItems": 2, "maxItems": 3},
         "tree": {"$ref": "#/$defs/tree"},
         "either": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "null"}}]},
+        "one": {"oneOf": [{"$ref": "#/$defs/tree"}, {"type": "array", "items": {"type": "integer"}}, {"const": "x"}]},
         "nothing": {"const": null},
         "free": {}
     }, "$defs": {"tree": {"type": ["object", "null"], "additionalProperties": {"$ref": "#/$defs/tree"}}},
@@ -244,6 +247,10 @@ fn cohere_writes_arrays_and_objects_as_tags() {
             ),
             &named("either", "raw", "<cofl:value>"),
             &named("either", "list", ""),
+            &named("one", "dict", &named("a", "json", "null")),
+            &named("one", "json", "null"),
+            &named("one", "list", &item("json", "1")),
+            &named("one", "raw", "x"),
             &named("nothing", "json", "null"),
             &named("free", "raw", "3"),
             &named("free", "json", "3"),
@@ -270,6 +277,9 @@ fn cohere_writes_arrays_and_objects_as_tags() {
             &named("tree", "dict", &named("a", "json", "1")),
             &named("either", "list", &item("json", "1")),
             &named("either", "json", "\"x\""),
+            &named("one", "list", &named("a", "json", "1")),
+            &named("one", "dict", &item("json", "1")),
+            &named("one", "raw", "y"),
             &named("nothing", "raw", "null"),
             &named("free", "json", "[3]"),
             &named("free", "json", "\"x\""),
@@ -404,6 +414,10 @@ fn what_refers_back_to_itself_is_refused_by_name() {
             "no array meets",
         ),
         (r#"{"minItems": 1}"#, "without `type`"),
+        (
+            r#"{"oneOf": [{"type": "integer"}, {"type": "number"}]}"#,
+            "`oneOf` is supported in this style where the types of its branches tell them apart",
+        ),
     ] {
         let schema = format!(r#"{{"type": "object", "properties": {{"a": {schema}}}}}"#);
         refused(&schema, "cohere_xml", expected);

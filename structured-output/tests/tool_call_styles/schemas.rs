@@ -235,6 +235,71 @@ fn a_member_tells_branches_apart() {
 }
 
 #[test]
+fn members_that_need_or_exclude_each_other() {
+    let schema = |more: &str| {
+        format!(
+            r#"{{"type": "object", "properties": {{"a": {{"type": "integer"}}, "b": {{"type": "integer"}},
+            "c": {{"type": "integer"}}}}, "additionalProperties": false, {more}}}"#
+        )
+    };
+    let sets = ["", "a", "b", "c", "ab", "ac", "bc", "abc"];
+    for (more, accept) in [
+        (
+            r#""oneOf": [{"required": ["a"]}, {"required": ["b"]}]"#,
+            &["a", "b", "ac", "bc"][..],
+        ),
+        (
+            r#""oneOf": [{"required": ["a", "b"]}, {"required": ["c"]}]"#,
+            &["c", "ab", "ac", "bc"],
+        ),
+        (r#""not": {"required": ["a"]}"#, &["", "b", "c", "bc"]),
+        (
+            r#""not": {"type": "object", "required": ["a", "b"]}"#,
+            &["", "a", "b", "c", "ac", "bc"],
+        ),
+        (
+            r#""dependentRequired": {"a": ["b", "c"], "c": ["b"]}"#,
+            &["", "b", "bc", "abc"],
+        ),
+        (
+            r#""anyOf": [{"required": ["a"]}, {"required": ["b"]}], "not": {"required": ["c"]}"#,
+            &["a", "b", "ab"],
+        ),
+    ] {
+        let schema = schema(more);
+        let validator = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
+        let object = |set: &str| -> serde_json::Value {
+            set.chars()
+                .map(|name| (name.to_string(), json!(7)))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        let valid: Vec<&str> = sets
+            .into_iter()
+            .filter(|set| validator.is_valid(&object(set)))
+            .collect();
+        assert_eq!(valid, accept, "{more}");
+        let reject: Vec<&str> = sets
+            .into_iter()
+            .filter(|set| !accept.contains(set))
+            .collect();
+        check_names(&schema, "", accept, &reject);
+    }
+    // Each branch has a member that the others don't allow.
+    let branch = |name: &str| {
+        format!(
+            r#"{{"properties": {{"{name}": {{"type": "integer"}}}}, "required": ["{name}"], "additionalProperties": false}}"#
+        )
+    };
+    let schema = format!(
+        r#"{{"type": "object", "oneOf": [{}, {}]}}"#,
+        branch("a"),
+        branch("b")
+    );
+    check_names(&schema, "", &["a", "b"], &["", "ab"]);
+}
+
+#[test]
 fn names_match_patterns() {
     let schema = r#"{"type": "object", "properties": {"x1": {"maximum": 5}, "y": {"type": "boolean"}},
         "patternProperties": {"^x": {"type": "integer"}, "[0-9]$": {"minimum": 3}},

@@ -110,6 +110,7 @@ class GrammarCompiler:
         *,
         cache_bytes: int | None = None,
         index_cache: str | PathLike[str] | None = None,
+        any_escapes: bool = False,
     ) -> GrammarCompiler: ...
     def compile_json_schema(
         self, schema: Any, *, cancel: CancelFlag | None = None, **options: Any

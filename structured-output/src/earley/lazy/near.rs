@@ -237,6 +237,24 @@ impl Meaning {
         })
     }
 
+    /// Refuses text whose tokens are counted where a lazy terminal may begin too, or go on: what is left of it could not
+    /// end anywhere.
+    pub(super) fn check_budget(
+        &self,
+        ends: &Ends,
+        rest: &Rest,
+        place: (usize, usize),
+    ) -> Result<(), LazyError> {
+        match ends.all == EMPTY && rest.is_empty() {
+            true => Ok(()),
+            false => Err(refused(
+                place,
+                "text with `max_tokens` stands where a `lazy` terminal may begin or go on: write text between that \
+                 tells them apart",
+            )),
+        }
+    }
+
     /// Refuses JSON where a lazy terminal may begin as it does.
     pub(super) fn check_json(
         &self,

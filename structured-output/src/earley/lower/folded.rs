@@ -65,6 +65,8 @@ pub(in crate::earley) struct Folded {
     pub(in crate::earley) schemas: Vec<(EmbeddedSchema, RuleId, usize)>,
     /// Automata of words that end free text, each with a tag.
     pub(in crate::earley) dispatches: Vec<Arc<WordAutomaton>>,
+    /// Texts whose tokens are counted, by language and number, with the rule and offset where they stand.
+    pub(in crate::earley) budgets: Vec<(ExprId, u32, RuleId, usize)>,
     /// Terminals, where some of the grammar's are lazy.
     pub(in crate::earley) lexemes: Vec<Terminal>,
 }

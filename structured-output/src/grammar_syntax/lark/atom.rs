@@ -7,6 +7,7 @@ use super::super::cursor::cut;
 use super::super::substring::Substrings;
 use super::{Parser, parse_nested};
 use crate::json::Value;
+use crate::options::{JsonSchemaOptions, Whitespace};
 
 /// A name in the source.
 pub(super) type Name<'a> = &'a str;
@@ -66,16 +67,14 @@ impl<'a> Parser<'a, '_> {
                 self.cursor.skip("%json".len());
                 self.skip_lines();
                 let start = self.cursor.offset();
-                self.json()?;
+                let (schema, _) = self.json()?;
+                let options = own_options(&schema)
+                    .map_err(|message| SyntaxError::new(start, message))?
+                    .unwrap_or_default();
                 let text = &self.cursor.source()[start..self.cursor.offset()];
-                if has_own_options(text, self.limits.max_nesting) {
-                    let message = "`x-guidance` is not supported: white space in this JSON is as models usually write it";
-                    return Err(SyntaxError::new(start, message));
-                }
                 Ok(NodeKind::Json(EmbeddedSchema {
                     text: text.into(),
-                    any_order: false,
-                    max_whitespace: None,
+                    options: Box::new(options),
                     place: None,
                 }))
             }
@@ -417,12 +416,51 @@ fn words(text: &str) -> Vec<Box<str>> {
     words.into_iter().map(Into::into).collect()
 }
 
-/// Whether a schema brings llguidance's options, which would change what texts it has.
-fn has_own_options(schema: &str, max_nesting: usize) -> bool {
+/// How JSON is written by llguidance's options, which its schema may bring; `None` where it brings none.
+fn own_options(schema: &Value) -> Result<Option<JsonSchemaOptions>, String> {
     const NAME: &str = "x-guidance";
-    schema.contains(NAME)
-        && matches!(
-            Value::parse(schema, max_nesting),
-            Ok(Value::Object(members)) if members.iter().any(|(name, _)| name == NAME)
-        )
+    let given = match schema.get(NAME) {
+        None => return Ok(None),
+        Some(Value::Object(given)) => given,
+        Some(_) => return Err(format!("`{NAME}` must be an object")),
+    };
+    let (mut is_flexible, mut pattern) = (true, None);
+    let (mut item, mut key) = (None, None);
+    for (name, value) in given.iter() {
+        match (name.as_str(), value) {
+            (_, Value::Null) => {}
+            ("whitespace_flexible", &Value::Bool(flag)) => is_flexible = flag,
+            ("whitespace_pattern", Value::String(text)) => pattern = Some(text.clone()),
+            ("item_separator", Value::String(text)) => item = Some(text.clone()),
+            ("key_separator", Value::String(text)) => key = Some(text.clone()),
+            // What is off says nothing.
+            (_, Value::Bool(false)) => {}
+            _ => {
+                return Err(format!(
+                    "`{NAME}` has `{}`, which is not supported or has another type: `whitespace_flexible` is true or false, \
+                     `whitespace_pattern`, `item_separator` and `key_separator` are strings",
+                    cut(name)
+                ));
+            }
+        }
+    }
+    let own = |text: Option<String>, usual: &str| text.unwrap_or_else(|| usual.to_owned());
+    let are_given = item.is_some() || key.is_some();
+    let separators = (own(item, ","), own(key, ":"));
+    Ok(Some(match (pattern, is_flexible) {
+        (Some(pattern), _) => JsonSchemaOptions {
+            whitespace_pattern: Some(pattern),
+            ..JsonSchemaOptions::default()
+        },
+        (None, true) => JsonSchemaOptions {
+            whitespace: Whitespace::Flexible,
+            separators: are_given.then_some(separators),
+            ..JsonSchemaOptions::default()
+        },
+        (None, false) => JsonSchemaOptions {
+            whitespace: Whitespace::Compact,
+            separators: Some(separators),
+            ..JsonSchemaOptions::default()
+        },
+    }))
 }

@@ -159,7 +159,6 @@ impl<'a> Parser<'a, '_> {
             return Err(SyntaxError::new(known.offset, message));
         }
         self.check_terminals()?;
-        self.check_budgets()?;
         let ignores: Vec<NodeId> = std::mem::take(&mut self.ignores)
             .into_iter()
             .map(|rule| self.rule.push_lexeme(start, NodeKind::Rule(rule)))
@@ -189,22 +188,6 @@ impl<'a> Parser<'a, '_> {
         let body = self.rule.concat(start, vec![skip, rest]);
         self.set_body(whole, body)?;
         Ok(whole)
-    }
-
-    /// Refuses `max_tokens` in a grammar with `lazy`: what its texts may hold depends on what may begin beside them.
-    fn check_budgets(&self) -> Result<(), SyntaxError> {
-        // Those of grammars within this one are among them.
-        let rules = &self.grammar.rules[self.ignored..];
-        let nodes = || rules.iter().flat_map(|rule| &rule.nodes);
-        let is_lazy = rules.iter().any(|rule| rule.is_lazy)
-            || nodes().any(|node| matches!(node.kind, NodeKind::Shortest(_)));
-        match nodes().find(|node| matches!(node.kind, NodeKind::WithinTokens { .. })) {
-            Some(budget) if is_lazy => Err(SyntaxError::new(
-                budget.offset,
-                "`max_tokens` in a grammar with `lazy`, `suffix` or `stop` is not supported",
-            )),
-            _ => Ok(()),
-        }
     }
 
     /// Refuses terminals that lead back to themselves: they would not be regular.

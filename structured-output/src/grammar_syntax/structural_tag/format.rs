@@ -13,6 +13,7 @@ use super::{Ends, Origin, Parser, TagError, at, in_source};
 use crate::error::{ProblemPlace, line_and_column};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
+use crate::options::{JsonSchemaOptions, PropertyOrder};
 use crate::regex::Dialect;
 
 /// All formats by name.
@@ -53,6 +54,23 @@ pub(super) struct Written {
     pub(super) any_order: bool,
     /// At most so many signs of white space at a place, [`UNBOUNDED`] for any number; `None` where nothing is said.
     pub(super) max_whitespace: Option<u32>,
+}
+
+impl Written {
+    /// The same of JSON.
+    pub(super) fn options(self) -> JsonSchemaOptions {
+        JsonSchemaOptions {
+            property_order: match self.any_order {
+                true => PropertyOrder::Any,
+                false => PropertyOrder::Schema,
+            },
+            whitespace_pattern: self.max_whitespace.map(|max| match max {
+                UNBOUNDED => "[ \\n\\r\\t]*".to_owned(),
+                max => format!("[ \\n\\r\\t]{{0,{max}}}"),
+            }),
+            ..JsonSchemaOptions::default()
+        }
+    }
 }
 
 impl Parser<'_> {
@@ -218,9 +236,8 @@ impl Parser<'_> {
             definitions: None,
         };
         let schema = EmbeddedSchema {
-            text: schema.to_text().into(),
-            any_order: written.any_order,
-            max_whitespace: written.max_whitespace,
+            text: self.without_marks(schema, fields)?.to_text().into(),
+            options: Box::new(written.options()),
             place: Some(place),
         };
         Ok(rule.push(0, NodeKind::Json(schema)))

@@ -19,6 +19,7 @@
 //! | `xml_nested` | their values where arrays and objects are tags, too |
 
 mod depth;
+mod excludes;
 mod fields;
 mod format;
 mod older;

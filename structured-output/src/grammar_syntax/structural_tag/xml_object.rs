@@ -3,13 +3,14 @@
 //! `allOf` and `$ref` bring their members together, each branch of `anyOf` is a way of its own.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::super::ast::{NodeId, NodeKind, RuleBuilder};
 use super::fields::{Fields, refuse};
 use super::xml::{Called, escaped};
 use super::xml_order::{Member, MemberRules, in_order};
 use super::xml_patterns::{Pattern, Patterns};
-use super::xml_scope::{KEYWORDS, Scope};
+use super::xml_scope::{KEYWORDS, Scope, keywords};
 use super::{Parser, TagError};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
@@ -34,6 +35,15 @@ pub(super) struct Members {
 }
 
 impl Members {
+    /// All but one.
+    fn without(name: &str, at: &str) -> Result<Self, TagError> {
+        let mut members = Self::read(&mut Fields::of_none(at))?;
+        members
+            .properties
+            .push((name.to_owned(), Value::Bool(false), at.to_owned()));
+        Ok(members)
+    }
+
     /// Those of a schema's own fields.
     fn read(object: &mut Fields<'_>) -> Result<Self, TagError> {
         let at = object.at("required");
@@ -87,7 +97,11 @@ impl Members {
                 continue;
             };
             let has = |name: &str| one.properties.iter().any(|(known, _, _)| known == name);
-            let new = other.properties.iter().find(|(name, _, _)| !has(name));
+            // One that mustn't be there is none of the others.
+            let new = other.properties.iter();
+            let mut new =
+                new.filter(|(name, schema, _)| !has(name) && *schema != Value::Bool(false));
+            let new = new.next();
             if *schema != Value::Bool(true)
                 && let Some((name, _, _)) = new
             {
@@ -107,8 +121,13 @@ impl Members {
                 None => both
                     .properties
                     .push((name.clone(), schema.clone(), at.clone())),
-                Some((_, own, _)) if *own == *schema || *schema == Value::Bool(true) => {}
-                Some((_, own, place)) if *own == Value::Bool(true) => {
+                Some((_, own, _))
+                    if *own == *schema
+                        || *schema == Value::Bool(true)
+                        || *own == Value::Bool(false) => {}
+                Some((_, own, place))
+                    if *own == Value::Bool(true) || *schema == Value::Bool(false) =>
+                {
                     (*own, *place) = (schema.clone(), at.clone());
                 }
                 Some(_) => {
@@ -140,11 +159,34 @@ impl Members {
 }
 
 impl Members {
-    /// Whether no object is valid under both, which is told by a member that both require and of which they list other
-    /// values.
+    /// Whether a member has to be there and must not.
+    fn is_contradicted(&self) -> bool {
+        let mut forbidden = self.properties.iter();
+        forbidden.any(|(name, schema, _)| *schema == Value::Bool(false) && self.requires(name))
+    }
+
+    fn requires(&self, name: &str) -> bool {
+        self.required.iter().any(|(known, _)| **known == *name)
+    }
+
+    /// Whether no object with a member is valid.
+    fn forbids(&self, name: &str) -> bool {
+        let own = self.properties.iter().find(|(known, _, _)| known == name);
+        match (own, &self.additional) {
+            (Some((_, schema, _)), _) => *schema == Value::Bool(false),
+            (None, Some((schema, _))) => *schema == Value::Bool(false) && self.patterns.is_empty(),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether no object is valid under both, which is told by a member that one requires and the other forbids, or that
+    /// both require and of which they list other values.
     fn is_apart(&self, other: &Self) -> bool {
-        let requires =
-            |members: &Self, name: &str| members.required.iter().any(|(known, _)| **known == *name);
+        let forbids =
+            |one: &Self, two: &Self| two.required.iter().any(|(name, _)| one.forbids(name));
+        if forbids(self, other) || forbids(other, self) {
+            return true;
+        }
         self.properties.iter().any(|(name, schema, _)| {
             let theirs = other.properties.iter().find(|(known, _, _)| known == name);
             let (Some(own), Some((_, theirs, _))) = (listed_values(schema), theirs) else {
@@ -161,8 +203,8 @@ impl Members {
                 (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => false,
                 _ => one != other,
             };
-            requires(self, name)
-                && requires(other, name)
+            self.requires(name)
+                && other.requires(name)
                 && own.iter().all(|one| theirs.iter().all(|other| differ(one, other)))
         })
     }
@@ -222,12 +264,19 @@ impl Parser<'_> {
                 Some(_) => return object.refuse(name, "must be an array"),
             };
             let mut any = Vec::new();
+            if name == "oneOf"
+                && let Some(ways) = one_of_required(branches, &at)?
+            {
+                all = both(&all, &ways, &at)?;
+                continue;
+            }
             for (index, branch) in branches.iter().enumerate() {
                 let ways = self.alternatives(scope, branch, format!("{at}/{index}"), false)?;
                 let is_apart = |way: &Members| any.iter().all(|other| way.is_apart(other));
                 if name == "oneOf" && !ways.iter().all(is_apart) {
                     let message = "of a whole object is supported in this style where a member that is required tells all \
-                                   branches apart by its `const` or `enum`: write so, or `anyOf` where any may hold";
+                                   branches apart by its `const` or `enum`, or is none that the others allow, or where all \
+                                   say `required` alone: write so, or `anyOf` where any may hold";
                     return object.refuse(name, message);
                 }
                 match name {
@@ -240,9 +289,34 @@ impl Parser<'_> {
                 _ => {}
             }
         }
+        if let Some(not) = object.optional("not") {
+            let at = object.at("not");
+            match without_one(not, &at)? {
+                Some(ways) => all = both(&all, &ways, &at)?,
+                None => {
+                    let message = "of a whole object is supported in this style where it says `required` alone";
+                    return object.refuse("not", message);
+                }
+            }
+        }
+        if let Some(needs) = object.optional("dependentRequired") {
+            let at = object.at("dependentRequired");
+            let Value::Object(needs) = needs else {
+                return object.refuse("dependentRequired", "must be an object");
+            };
+            for (name, needed) in needs.iter() {
+                let at = format!("{at}/{}", escaped(name));
+                let schema = Value::Object(Arc::new(vec![("required".to_owned(), needed.clone())]));
+                let mut with = Members::read(&mut Fields::new(&schema, &at)?)?;
+                with.required.push((name.as_str().into(), at.clone()));
+                let ways = [Members::without(name, &at)?, with];
+                all = both(&all, &ways, &at)?;
+            }
+        }
         self.depth.leave();
         match object.left() {
             Some(left) => object.refuse(&left, "of a whole object is not supported in this style"),
+            None if all.is_empty() && is_whole => refuse(&pointer, "no object meets this schema"),
             None => Ok(all),
         }
     }
@@ -366,8 +440,52 @@ fn both(some: &[Members], others: &[Members], pointer: &str) -> Result<Vec<Membe
     let mut all = Vec::new();
     for one in some {
         for other in others {
-            all.push(one.with(other)?);
+            let members = one.with(other)?;
+            if !members.is_contradicted() {
+                all.push(members);
+            }
         }
     }
     Ok(all)
+}
+
+/// The ways not to meet a schema that says `required` and nothing else: each without one of its members. `None` where it
+/// says anything else.
+fn without_one(schema: &Value, pointer: &str) -> Result<Option<Vec<Members>>, TagError> {
+    let is_object = |kind: &Value| matches!(kind, Value::String(kind) if kind == "object");
+    let says = keywords(schema);
+    let is_known = says.iter().all(|name| match *name {
+        "required" => true,
+        "type" => schema.get("type").is_some_and(is_object),
+        _ => false,
+    });
+    if !is_known || !says.contains(&"required") {
+        return Ok(None);
+    }
+    let mut fields = Fields::new(schema, pointer)?;
+    let at = fields.at("required");
+    let names = fields.texts("required")?;
+    let ways = names.iter().map(|name| Members::without(name, &at));
+    ways.collect::<Result<_, _>>().map(Some)
+}
+
+/// The ways to meet exactly one of some schemas that say `required` and nothing else; `None` where one says more.
+fn one_of_required(branches: &[Value], pointer: &str) -> Result<Option<Vec<Members>>, TagError> {
+    let mut without = Vec::with_capacity(branches.len());
+    for (index, branch) in branches.iter().enumerate() {
+        match without_one(branch, &format!("{pointer}/{index}"))? {
+            Some(ways) => without.push(ways),
+            None => return Ok(None),
+        }
+    }
+    let mut all = Vec::new();
+    for (index, branch) in branches.iter().enumerate() {
+        let at = format!("{pointer}/{index}");
+        let mut ways = vec![Members::read(&mut Fields::new(branch, &at)?)?];
+        for (_, other) in without.iter().enumerate().filter(|(at, _)| *at != index) {
+            ways = both(&ways, other, pointer)?;
+        }
+        all.extend(ways);
+    }
+    Ok(Some(all))
 }

@@ -203,6 +203,32 @@ impl<'a> Scope<'a> {
         Ok(all)
     }
 
+    /// Whether no value meets two of some schemas, which is told by the kinds of values that each may allow.
+    pub(super) fn are_apart(&self, branches: &[Value], pointer: &str) -> Result<bool, TagError> {
+        let (mut seen, mut has_string) = (0, false);
+        for (index, branch) in branches.iter().enumerate() {
+            let (schema, at) = self.resolved(branch, format!("{pointer}/{index}"))?;
+            let others = self.other_kinds(schema, &at, 0)?;
+            let is_string = |kind: &Value| matches!(kind, Value::String(kind) if kind == "string");
+            let may_be_string = match (schema.get("type"), schema.get("const"), schema.get("enum"))
+            {
+                (Some(Value::Array(kinds)), _, _) => kinds.iter().any(is_string),
+                (Some(kind), _, _) => is_string(kind),
+                (None, Some(value), _) => matches!(value, Value::String(_)),
+                (None, None, Some(Value::Array(values))) => {
+                    values.iter().any(|value| matches!(value, Value::String(_)))
+                }
+                _ => *schema != Value::Bool(false),
+            };
+            if seen & others != 0 || (has_string && may_be_string) {
+                return Ok(false);
+            }
+            seen |= others;
+            has_string |= may_be_string;
+        }
+        Ok(true)
+    }
+
     /// A schema as a document of its own, with the definitions of the whole.
     pub(super) fn document(
         &self,
@@ -231,8 +257,7 @@ impl<'a> Scope<'a> {
         self.num_bytes.set(self.num_bytes.get() + text.len());
         EmbeddedSchema {
             text: text.into(),
-            any_order: self.written.any_order,
-            max_whitespace: self.written.max_whitespace,
+            options: Box::new(self.written.options()),
             place: Some(SchemaPlace {
                 own: pointer.into(),
                 definitions: are_added.then(|| self.pointer.as_str().into()),

@@ -142,7 +142,7 @@ impl Parser<'_> {
         Ok(ways)
     }
 
-    /// The ways of all branches of `anyOf`, if there is one.
+    /// The ways of all branches of `anyOf`, or of `oneOf` where their types tell them apart, if there is one.
     pub(super) fn xml_branches(
         &mut self,
         scope: &Scope<'_>,
@@ -150,18 +150,26 @@ impl Parser<'_> {
         has_type: bool,
         rule: &mut RuleBuilder,
     ) -> Result<Option<Vec<Way>>, TagError> {
-        let branches = match fields.optional("anyOf") {
+        let found = ["anyOf", "oneOf"]
+            .into_iter()
+            .find_map(|name| Some((name, fields.optional(name)?)));
+        let (name, branches) = match found {
             None => return Ok(None),
-            Some(Value::Array(branches)) => branches,
-            Some(_) => return fields.refuse("anyOf", "must be an array"),
+            Some((name, Value::Array(branches))) => (name, branches),
+            Some((name, _)) => return fields.refuse(name, "must be an array"),
         };
         if has_type {
-            return fields.refuse("anyOf", "beside `type` is not supported in this style");
+            return fields.refuse(name, "beside `type` is not supported in this style");
+        }
+        if name == "oneOf" && !scope.are_apart(branches, &fields.at(name))? {
+            let message = "is supported in this style where the types of its branches tell them apart: write so, or \
+                           `anyOf` where any may hold";
+            return fields.refuse(name, message);
         }
         self.depth.enter(fields.pointer)?;
         let mut ways = Vec::new();
         for (index, branch) in branches.iter().enumerate() {
-            let pointer = format!("{}/{index}", fields.at("anyOf"));
+            let pointer = format!("{}/{index}", fields.at(name));
             ways.extend(self.xml_values(scope, branch, &pointer, rule)?);
         }
         self.depth.leave();
@@ -257,6 +265,10 @@ fn add_json(
     };
     if !scope.style.tells_types() {
         return add(None, types, values);
+    }
+    if keywords(schema).is_empty() && values.is_none() {
+        // What says nothing of a value says nothing of what it is called either.
+        add(Some("integer"), &["integer"], None);
     }
     for kind in ["null", "boolean", "number", "array", "object"] {
         // An integer is a number.

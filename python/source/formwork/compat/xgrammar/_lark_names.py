@@ -1,4 +1,4 @@
-"""Named grammars in Lark: `@name` written out as a grammar within the grammar, `%lark { ... }`."""
+"""What XGrammar's Lark means otherwise: `@name` is a grammar within the grammar, and `%json` has white space anywhere."""
 
 from __future__ import annotations
 
@@ -10,9 +10,26 @@ from .exception import GrammarError
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 # What may hold an @ that names nothing (strings, regular expressions, comments), or an @ that does.
 _PIECES = re.compile(
-    r"""(?P<other>"(?:\\.|[^"\\])*"|/(?![/*])(?:\\.|[^/\\\n])+/|//[^\n]*|\#[^\n]*|%json\s*\{)"""
+    r"""(?P<other>"(?:\\.|[^"\\])*"|/(?![/*])(?:\\.|[^/\\\n])+/|//[^\n]*|\#[^\n]*|%json\s*(?:\{|true\b))"""
     r"|@(?P<name>[A-Za-z_][A-Za-z0-9_-]*)"
 )
+_EMPTY = re.compile(r"\s*\}")
+_ANY_SPACE = r'"x-guidance": {"whitespace_pattern": "[ \n\r\t]*"}'
+
+
+def with_any_space(source: str) -> str:
+    """The grammar with white space anywhere in its JSON, but where a schema says how it is written."""
+    if "x-guidance" in source:
+        return source
+
+    def piece(match: re.Match[str]) -> str:
+        if not match[0].startswith("%json"):
+            return match[0]
+        if match[0].endswith("true"):
+            return f"%json {{{_ANY_SPACE}}}"
+        return match[0] + _ANY_SPACE + ("" if _EMPTY.match(source, match.end()) else ", ")
+
+    return _PIECES.sub(piece, source)
 
 
 def written_out(source: str, named: Mapping[str, Callable[[], str]]) -> str:

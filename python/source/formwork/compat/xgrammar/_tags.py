@@ -7,6 +7,7 @@ from typing import Any
 from formwork.grammar.captures import without_reports
 
 from ._excludes import without_marks
+from ._lark_names import with_any_space
 from ._schema import closed
 from .exception import InvalidStructuralTagError
 
@@ -39,7 +40,8 @@ def engine_tag(value: Any) -> Any:
             for rule in new["rules"]
         ]
     if new.get("type") == "grammar" and isinstance(new.get("grammar"), str):
-        new["grammar"] = without_reports(new["grammar"])
+        source = without_reports(new["grammar"])
+        new["grammar"] = source if "::=" in source else with_any_space(source)
     if new.get("type") in ("json_schema", "qwen_xml_parameter") and "json_schema" in new:
         style = new.get("style", "json") if new["type"] == "json_schema" else "qwen_xml"
         new["json_schema"] = closed(new["json_schema"], in_tags=style != "json")

@@ -10,6 +10,7 @@ from formwork import grammar as _formwork
 from formwork.grammar.captures import LarkCaptures, mentions_capture
 
 from . import _serialization
+from ._lark_names import with_any_space
 from .exception import DeserializeFormatError
 from .grammar import Grammar
 from .tokenizer_info import TokenizerInfo
@@ -28,7 +29,7 @@ class CompiledGrammar:
     def _captures(self) -> LarkCaptures:
         """Reads the captures of texts."""
         vocabulary = self._info.decoded_vocab, self._info.special_token_ids
-        return LarkCaptures(self._grammar._source[0], vocabulary)
+        return LarkCaptures(with_any_space(self._grammar._source[0]), vocabulary)
 
     @property
     def grammar(self) -> Grammar:

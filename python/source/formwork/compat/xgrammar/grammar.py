@@ -12,7 +12,7 @@ from formwork import grammar as _formwork
 from formwork.grammar.captures import without_reports
 
 from . import _serialization
-from ._lark_names import written_out
+from ._lark_names import with_any_space, written_out
 from ._schema import closed_text, schema_text
 from ._tags import engine_tag
 from .exception import DeserializeFormatError, GrammarError, InvalidJSONError, translated
@@ -240,7 +240,7 @@ class Grammar:
             if re.search(r"(?m)^\s*root\s*::=", text):
                 raise NotImplementedError(_MIXED.format(what=f"the root {source[1]} beside a rule root"))
             text += f"\nroot ::= {source[1]}\n"
-        return {"type": "grammar", "grammar": without_reports(text) if kind == "lark" else text}
+        return {"type": "grammar", "grammar": with_any_space(without_reports(text)) if kind == "lark" else text}
 
     def _mentions(self, word: str) -> bool:
         """True if a grammar in Lark or EBNF has the word somewhere."""
@@ -260,10 +260,16 @@ class Grammar:
                 "structural_tag",
                 [json.dumps({"type": "structural_tag", "format": self._format()})],
             )
-        elif kind == "lark":
-            source = [without_reports(source[0])]
         method: Callable[..., _formwork.CompiledGrammar] = getattr(compiler, f"compile_{kind}")
         try:
+            if kind == "lark":
+                source = [without_reports(source[0])]
+                try:
+                    return method(with_any_space(source[0]))
+                except _formwork.CompileError:
+                    # The place of an error is that in the source as it was given.
+                    method(*source)
+                    raise
             return method(*source, **self._options)
         except _formwork.CompileError as error:
             raise translated(error, structural_tag=self._kind == "structural_tag") from None
