@@ -114,7 +114,7 @@ fn clock(setting: &Setting) -> anyhow::Result<Report> {
         .all(|(offset, ahead)| (offset - ahead).abs() <= 2);
     report.must(is_off, "the server's clock was not that of the fault");
     report.must(restarts == 0.0, "a core was replaced");
-    report.load(&tally, &[]);
+    report.load(&tally);
     report.must(server.is_healthy(), "not healthy in the end");
     server.wait_until_idle()?;
     Ok(report)

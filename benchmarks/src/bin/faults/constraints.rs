@@ -204,7 +204,7 @@ fn one_after_another(setting: &Setting) -> anyhow::Result<Report> {
         slowest.1,
         slowest.0.as_secs_f64()
     ));
-    report.load(&tally, &[]);
+    report.load(&tally);
     finish(&server, report)
 }
 
@@ -236,7 +236,7 @@ fn all_at_once(setting: &Setting) -> anyhow::Result<Report> {
         hostile.len(),
         took.as_secs_f64()
     ));
-    report.load(&tally, &[]);
+    report.load(&tally);
     finish(&server, report)
 }
 

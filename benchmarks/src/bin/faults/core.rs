@@ -62,7 +62,7 @@ fn killed(setting: &Setting) -> anyhow::Result<Report> {
     let mut report = Report::default();
     report.saw(format!("{kills} cores killed, {restarts} started"));
     report.must(restarts == f64::from(kills), "the counts differ");
-    report.load(&tally, &[]);
+    report.load(&tally);
     server.wait_until_idle()?;
     Ok(report)
 }
@@ -91,7 +91,7 @@ fn stopped(setting: &Setting) -> anyhow::Result<Report> {
         "stopped {rounds} times, unhealthy and healthy again, {restarts} cores replaced"
     ));
     report.must(restarts == 0.0, "a core was replaced");
-    report.load(&tally, &[]);
+    report.load(&tally);
     server.wait_until_idle()?;
     Ok(report)
 }
@@ -111,7 +111,7 @@ fn hangs(setting: &Setting) -> anyhow::Result<Report> {
     let mut report = Report::default();
     report.saw(format!("{restarts} core replaced"));
     report.must(restarts == 1.0, "not one core was replaced");
-    report.load(&tally, &[]);
+    report.load(&tally);
     server.wait_until_idle()?;
     Ok(report)
 }
@@ -174,7 +174,7 @@ fn starved(setting: &Setting) -> anyhow::Result<Report> {
         answer.status == 200,
         format!("the choice: {} {}", answer.status, answer.message()),
     );
-    report.load(&tally, &[]);
+    report.load(&tally);
     server.wait_until_idle()?;
     Ok(report)
 }

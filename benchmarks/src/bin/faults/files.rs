@@ -61,7 +61,7 @@ fn frontend(setting: &Setting) -> anyhow::Result<Report> {
     report.saw(format!(
         "{num_silent} silent connections, {most} of 64 files in use, core replaced"
     ));
-    report.load(&tally, &[]);
+    report.load(&tally);
     report.must(server.is_up(), "the server has ended");
     server.wait_until_idle()?;
     Ok(report)
@@ -80,6 +80,6 @@ fn core(setting: &Setting) -> anyhow::Result<Report> {
     let restarts = result?;
     report.saw(format!("{restarts} cores replaced"));
     report.must(restarts == 0.0, "a core was replaced");
-    report.load(&tally, &[]);
+    report.load(&tally);
     Ok(report)
 }

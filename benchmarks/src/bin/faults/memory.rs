@@ -124,7 +124,7 @@ fn core(setting: &Setting) -> anyhow::Result<Report> {
         server.restarts()
     });
     report.saw(format!("{} cores replaced", result?));
-    report.load(&tally, &[]);
+    report.load(&tally);
     finish(&mut server, report)
 }
 
@@ -154,7 +154,7 @@ fn both(setting: &Setting) -> anyhow::Result<Report> {
         server.restarts()
     });
     report.saw(format!("{} cores replaced", result?));
-    report.load(&tally, &[]);
+    report.load(&tally);
     finish(&mut server, report)
 }
 

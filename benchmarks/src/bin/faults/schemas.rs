@@ -137,7 +137,7 @@ fn schemas(setting: &Setting) -> anyhow::Result<Report> {
             format!("{} other answers, such as {problem}", problems.len()),
         );
     }
-    report.load(&tally, &[]);
+    report.load(&tally);
     let restarts = server.restarts()?;
     report.must(restarts == 0.0, format!("{restarts} cores were replaced"));
     server.wait_until_idle()?;
