@@ -1,8 +1,6 @@
 //! The core with constraints that no frontend has checked: nothing that a client sends harms it or
 //! another's request.
 
-use std::fmt::Write;
-
 use protocol::{
     EngineCoreEventType, EngineCoreMessage, FinishReason, RequestError, RequestErrorCode,
     SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
