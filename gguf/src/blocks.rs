@@ -3,14 +3,16 @@
 //! Layouts as ggml's `block_*` structures have them; scales are half precision. Of a block of 32
 //! in 4 or 5 bits, the low nibbles are its first half and the high ones its second.
 
+mod k_blocks;
+
 use half::f16;
 
-use crate::k_blocks::KBlock;
+pub use self::k_blocks::{K_BLOCK_LEN, KBlock};
 use crate::tensor_type::{MAX_BLOCK_LEN, TensorType};
 
 /// The half-precision number at a byte of a block.
 #[inline(always)]
-pub(crate) fn f16_at(block: &[u8], at: usize) -> f16 {
+fn f16_at(block: &[u8], at: usize) -> f16 {
     f16::from_le_bytes([block[at], block[at + 1]])
 }
 
@@ -35,9 +37,27 @@ fn five_bits(block: &[u8], at: usize) -> [u8; 32] {
     each
 }
 
-/// See [`TensorType::symmetric_block`].
+impl TensorType {
+    /// Writes the values of one block of a quantized format.
+    ///
+    /// # Panics
+    /// Where `block` has another length than [`Self::block`] says, or the format is none of
+    /// blocks (floats, unsupported).
+    #[inline]
+    pub fn dequantize_block(self, block: &[u8], values: &mut [f32; MAX_BLOCK_LEN]) {
+        dequantize(self, block, values);
+    }
+
+    /// The integers and the scale of one block of [`Self::Q8_0`], [`Self::Q4_0`] or
+    /// [`Self::Q5_0`]: values are exactly their products. `None` for other formats.
+    #[inline]
+    pub fn symmetric_block(self, block: &[u8]) -> Option<(f16, [i8; 32])> {
+        symmetric(self, block)
+    }
+}
+
 #[inline]
-pub(crate) fn symmetric(format: TensorType, block: &[u8]) -> Option<(f16, [i8; 32])> {
+fn symmetric(format: TensorType, block: &[u8]) -> Option<(f16, [i8; 32])> {
     let mut stored = [0; 32];
     let zero = match format {
         TensorType::Q8_0 => {
@@ -57,9 +77,8 @@ pub(crate) fn symmetric(format: TensorType, block: &[u8]) -> Option<(f16, [i8; 3
     Some((f16_at(block, 0), stored.map(|value| value as i8 - zero)))
 }
 
-/// See [`TensorType::dequantize_block`].
 #[inline]
-pub(crate) fn dequantize(format: TensorType, block: &[u8], values: &mut [f32; MAX_BLOCK_LEN]) {
+fn dequantize(format: TensorType, block: &[u8], values: &mut [f32; MAX_BLOCK_LEN]) {
     match format {
         TensorType::Q8_0 | TensorType::Q4_0 | TensorType::Q5_0 => {
             if let Some((scale, integers)) = symmetric(format, block) {

@@ -33,15 +33,14 @@ mod cursor;
 mod error;
 mod file;
 mod header;
-mod k_blocks;
 mod metadata;
 mod numbers;
 mod tensor_type;
 
+pub use blocks::{K_BLOCK_LEN, KBlock};
 pub use error::GgufError;
 pub use file::{GgufFile, Tensor};
 pub use header::{Header, TensorInfo};
-pub use k_blocks::{K_BLOCK_LEN, KBlock};
 pub use metadata::{Array, Metadata, Value};
 pub use numbers::Numbers;
 pub use tensor_type::{MAX_BLOCK_LEN, TensorType};

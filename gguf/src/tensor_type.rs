@@ -1,7 +1,5 @@
 //! The number formats of tensors: blocks of values that share their scales.
 
-use crate::blocks;
-
 /// Values of the largest block.
 pub const MAX_BLOCK_LEN: usize = 256;
 
@@ -105,23 +103,6 @@ impl TensorType {
             Self::Q6K => (256, 210),
             Self::Unsupported(_) => return None,
         })
-    }
-
-    /// Writes the values of one block of a quantized format.
-    ///
-    /// # Panics
-    /// Where `block` has another length than [`Self::block`] says, or the format is none of
-    /// blocks (floats, unsupported).
-    #[inline]
-    pub fn dequantize_block(self, block: &[u8], values: &mut [f32; MAX_BLOCK_LEN]) {
-        blocks::dequantize(self, block, values);
-    }
-
-    /// The integers and the scale of one block of [`Self::Q8_0`], [`Self::Q4_0`] or
-    /// [`Self::Q5_0`]: values are exactly their products. `None` for other formats.
-    #[inline]
-    pub fn symmetric_block(self, block: &[u8]) -> Option<(half::f16, [i8; 32])> {
-        blocks::symmetric(self, block)
     }
 }
 

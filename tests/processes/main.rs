@@ -15,6 +15,7 @@ mod engine_core_process;
 mod fake_hub;
 mod gguf_files;
 mod grammars_in_the_core;
+mod hostile_constraints;
 mod hub;
 #[path = "../../engine-core/tests/quantized_checkpoint/mod.rs"]
 mod quantized_checkpoint;

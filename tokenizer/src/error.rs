@@ -10,7 +10,9 @@ use crate::model_file::ModelFileError;
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
     /// The path is neither a folder nor a file.
-    #[error("{path} is not a folder: a tokenizer is a folder with a {required}, or a GGUF file", required = crate::files::TOKENIZER_JSON)]
+    #[error(
+        "{path} is not a folder: a tokenizer is a folder with a tokenizer.json, or a GGUF file"
+    )]
     NotAFolder {
         /// The path given.
         path: PathBuf,

@@ -1,9 +1,7 @@
-//! The files of a tokenizer, from a folder or from memory.
+//! The files of a tokenizer, from a folder or from memory. `gguf/` makes them from a GGUF file.
 
 use std::borrow::Cow;
 use std::path::Path;
-
-use ::gguf::{GgufError, GgufFile};
 
 use crate::error::TokenizerError;
 use crate::model_file::{ModelFileError, read_model_file};
@@ -27,23 +25,8 @@ pub(crate) struct TokenizerFiles<'a> {
 }
 
 impl TokenizerFiles<'static> {
-    /// Those of a folder, or of a GGUF file.
-    pub(crate) fn from_path(path: &Path) -> Result<Self, TokenizerError> {
-        if path.is_file() {
-            Self::from_gguf(path).map_err(|source| TokenizerError::Gguf {
-                path: path.to_owned(),
-                source: Box::new(source),
-            })
-        } else {
-            Self::from_folder(path)
-        }
-    }
-
-    fn from_gguf(path: &Path) -> Result<Self, GgufError> {
-        crate::gguf::files(GgufFile::open(path)?.metadata())
-    }
-
-    fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
+    /// Those of a folder.
+    pub(crate) fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
         if !folder.is_dir() {
             return Err(TokenizerError::NotAFolder {
                 path: folder.to_owned(),

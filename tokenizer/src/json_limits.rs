@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use serde_json::Value;
 
 use crate::error::TokenizerError;
-use crate::token_bytes::TokenizerJson;
+use crate::tokenizer_json::TokenizerJson;
 
 /// Most bytes that normalizing may make of one byte of a prompt, in the worst case. NFKC and `▁` for
 /// a space make 33; Llama 2's normalizer makes 12.

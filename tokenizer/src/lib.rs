@@ -46,6 +46,7 @@ mod json_limits;
 mod model_file;
 mod token_bytes;
 mod tokenizer;
+mod tokenizer_json;
 mod word_ends;
 
 pub use chat_template::{

@@ -8,100 +8,14 @@
 //!
 //! Which of them it is stands in the file's `decoder`.
 
-use serde::Deserialize;
-
 use crate::error::TokenizerError;
-use crate::files::{TOKENIZER_JSON, parse_json};
-use crate::word_ends::AddedToken;
-
-/// What we read of `tokenizer.json` ourselves. The `tokenizers` library reads the whole.
-#[derive(Debug, Deserialize)]
-pub(crate) struct TokenizerJson {
-    pub(crate) model: Model,
-    pub(crate) decoder: Option<Decoder>,
-    pub(crate) normalizer: Option<serde_json::Value>,
-    pub(crate) pre_tokenizer: Option<serde_json::Value>,
-    pub(crate) post_processor: Option<serde_json::Value>,
-    pub(crate) added_tokens: Option<Vec<AddedToken>>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Model {
-    #[serde(rename = "type")]
-    model_type: Option<String>,
-    /// Files of before 2020 have no `type`; a BPE has merges.
-    merges: Option<serde::de::IgnoredAny>,
-    continuing_subword_prefix: Option<String>,
-    end_of_word_suffix: Option<String>,
-    pub(crate) dropout: Option<f64>,
-}
-
-/// One decoder, with the fields of all the types that are read here.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Decoder {
-    #[serde(rename = "type")]
-    decoder_type: String,
-    #[serde(default)]
-    decoders: Vec<Decoder>,
-    pattern: Option<Pattern>,
-    content: Option<String>,
-    replacement: Option<char>,
-    start: Option<usize>,
-    stop: Option<usize>,
-    prefix: Option<String>,
-}
-
-/// What a `Replace` replaces: a string, or a regular expression, which is not read here.
-#[derive(Debug, Deserialize)]
-struct Pattern {
-    #[serde(rename = "String")]
-    string: Option<String>,
-}
+use crate::tokenizer_json::Decoder;
 
 const SUPPORTED_DECODERS: &str = "ByteLevel, WordPiece, or a Sequence of Replace (▁ by a space), \
      ByteFallback, Fuse and Strip (leading spaces), or Metaspace";
 
 /// What WordPiece has before a token that goes on with a word.
 const WORD_GOES_ON: &str = "##";
-
-impl TokenizerJson {
-    /// Reads the file, and refuses what is neither a BPE, a Unigram nor a WordPiece.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, TokenizerError> {
-        let json: Self = parse_json(TOKENIZER_JSON, bytes)?;
-        let model = &json.model;
-        let model_type = match (&model.model_type, &model.merges) {
-            (Some(model_type), _) => model_type.as_str(),
-            (None, Some(_)) => "BPE",
-            (None, None) => "none",
-        };
-        if model_type == "WordPiece" {
-            return Ok(json);
-        }
-        if !["BPE", "Unigram"].contains(&model_type) {
-            return Err(TokenizerError::Unsupported {
-                field: "model.type",
-                value: model_type.to_owned(),
-                supported: "BPE, Unigram or WordPiece",
-            });
-        }
-        for (field, value) in [
-            (
-                "model.continuing_subword_prefix",
-                &model.continuing_subword_prefix,
-            ),
-            ("model.end_of_word_suffix", &model.end_of_word_suffix),
-        ] {
-            if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
-                return Err(TokenizerError::Unsupported {
-                    field,
-                    value: value.clone(),
-                    supported: "none",
-                });
-            }
-        }
-        Ok(json)
-    }
-}
 
 /// How a vocabulary spells bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use crate::decode_stream::DecodeStream;
 use crate::error::TokenizerError;
 use crate::files::{GENERATION_CONFIG_JSON, TOKENIZER_CONFIG_JSON, TokenizerFiles};
 use crate::json_limits;
-use crate::token_bytes::{Decoding, Spelling, TokenizerJson};
+use crate::token_bytes::{Decoding, Spelling};
+use crate::tokenizer_json::TokenizerJson;
 use crate::word_ends::WordEnds;
 
 /// Longest token of a vocabulary in bytes: its index takes a hundred bytes and more for each of them.
@@ -51,7 +52,15 @@ impl Tokenizer {
     /// that doesn't compile is no error here but in
     /// [`apply_chat_template`](Self::apply_chat_template): prompts without one still work.
     pub fn from_files(path: &Path) -> Result<Self, TokenizerError> {
-        Self::load(&TokenizerFiles::from_path(path)?)
+        let files = if path.is_file() {
+            crate::gguf::open(path).map_err(|source| TokenizerError::Gguf {
+                path: path.to_owned(),
+                source: Box::new(source),
+            })?
+        } else {
+            TokenizerFiles::from_folder(path)?
+        };
+        Self::load(&files)
     }
 
     /// The same from files in memory, as `(name, contents)`. Other names are ignored.

@@ -5,11 +5,10 @@
 //! by itself. Of the expressions known here every one ends a piece after a letter or digit that something
 //! else follows, and looks no further back than to where a piece begins. So the text can be cut there.
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::gguf::pre_tokenizer::{GPT2, GPT4O, LLAMA3, QWEN2, TEKKEN};
-use crate::token_bytes::TokenizerJson;
+use crate::tokenizer_json::TokenizerJson;
 
 /// That of the model that comes with Formwork.
 const LETTERS_DIGITS_OTHERS: &str = r"\p{L}+|\p{N}|[^\p{L}\p{N}]+";
@@ -22,18 +21,6 @@ const KNOWN: [&str; 6] = [GPT2, LLAMA3, QWEN2, TEKKEN, GPT4O, LETTERS_DIGITS_OTH
 pub(crate) struct WordEnds {
     /// Bit `c` is the ASCII character `c`.
     after: u128,
-}
-
-/// An added token, as far as it matters here.
-#[derive(Debug, Deserialize)]
-pub(crate) struct AddedToken {
-    content: String,
-    #[serde(default)]
-    single_word: bool,
-    #[serde(default)]
-    rstrip: bool,
-    #[serde(default)]
-    normalized: bool,
 }
 
 impl WordEnds {

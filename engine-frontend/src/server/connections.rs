@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -27,6 +28,10 @@ pub(super) use connection::{BodyWait, Busy, Connection};
 /// Most connections of clients that have shown no key, where there are keys. Each takes about 24 KiB:
 /// buffers of 8 KiB for both directions, and the connection's state.
 const MAX_STRANGERS: usize = 1024;
+
+/// Open files that are kept from connections: logs, the sockets of cores, the management port's 64 connections, and what
+/// it takes to start a core in the place of one that died. Half of all, where that is less.
+const RESERVED_FILES: u64 = 128;
 
 /// How often a client that waits for a place looks whether somebody can be given up for it.
 const PLACE_CHECK: Duration = Duration::from_millis(100);
@@ -68,12 +73,22 @@ impl Limits {
     /// Those of a listener.
     pub(super) fn new(args: &ServerArgs, has_keys: bool) -> Self {
         Self {
-            max: args.max_connections,
+            max: within_files(args.max_connections, getrlimit(Resource::Nofile).current),
             max_per_address: args.max_connections_per_address(),
             has_keys,
             max_head: args.h11_max_incomplete_event_size,
         }
     }
+}
+
+/// `max` connections, or as many as leave files for other things where the process may open `files` at a time; `None` is
+/// no limit.
+fn within_files(max: u32, files: Option<u64>) -> u32 {
+    let Some(files) = files else {
+        return max;
+    };
+    let for_connections = files - RESERVED_FILES.min(files / 2);
+    max.min(u32::try_from(for_connections).unwrap_or(u32::MAX).max(1))
 }
 
 /// A connection's place among all. Dropped, it is free.

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::process::CommandExt;
 
 use serde_json::{Value, json};
 
@@ -292,6 +293,40 @@ fn what_does_not_fit_the_queue_is_turned_away() {
         rejected.unwrap().rsplit(' ').next().unwrap(),
         (100 - served).to_string()
     );
+}
+
+/// Clients that open connections and say nothing leave files to start another core with.
+#[test]
+fn silent_connections_don_t_keep_a_core_from_being_replaced() {
+    let mut command = formwork();
+    command.args(["serve", "--host", "127.0.0.1", "--port", "0"]);
+    // Longer than the test: nobody is closed for being slow.
+    command.args(["--threads", "1", "--client-timeout", "1000"]);
+    let few = libc::rlimit {
+        rlim_cur: 64,
+        rlim_max: 64,
+    };
+    // SAFETY: setrlimit is async-signal-safe, and reads a value that the closure owns.
+    unsafe {
+        command.pre_exec(
+            move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const few) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            },
+        );
+    }
+    let server = Server::spawn(&mut command);
+    let first = server.core();
+    let silent: Vec<_> = (0..100)
+        .map(|_| TcpStream::connect(&server.address).unwrap())
+        .collect();
+    signal(first, libc::SIGKILL);
+    eventually("another core", || {
+        server.is_healthy() && server.metric("formwork:engine_restarts_total") == 1.0
+    });
+    assert_ne!(server.core(), first);
+    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    drop(silent);
 }
 
 /// Ten thousand clients at once against a queue of a hundred: each is served or told to come again,

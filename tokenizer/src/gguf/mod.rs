@@ -10,8 +10,9 @@ pub(crate) mod pre_tokenizer;
 mod vocabulary;
 
 use std::borrow::Cow;
+use std::path::Path;
 
-use ::gguf::{GgufError, Metadata};
+use ::gguf::{GgufError, GgufFile, Metadata};
 use serde_json::{Map, Value, json};
 
 use self::pre_tokenizer::PreTokenizer;
@@ -36,12 +37,20 @@ const CHAT_TEMPLATES: &str = "tokenizer.chat_templates";
 /// What SentencePiece writes for a space.
 const SPACE: &str = "▁";
 
+/// The files that say what the metadata of the GGUF file at `path` says of its tokenizer.
+///
+/// # Errors
+/// As [`files`]; also where the file can't be read.
+pub(crate) fn open(path: &Path) -> Result<TokenizerFiles<'static>, GgufError> {
+    files(GgufFile::open(path)?.metadata())
+}
+
 /// The files that say what `metadata` says of its tokenizer.
 ///
 /// # Errors
 /// [`GgufError`], which names the key: one is missing, has another type, or holds a kind of
 /// tokenizer or pre-tokenizer that isn't supported.
-pub(crate) fn files(metadata: &Metadata) -> Result<TokenizerFiles<'static>, GgufError> {
+fn files(metadata: &Metadata) -> Result<TokenizerFiles<'static>, GgufError> {
     let vocabulary = Vocabulary::read(metadata)?;
     let tokenizer_json = match metadata.str(TOKENIZER_JSON)? {
         Some(json) => json.to_owned(),

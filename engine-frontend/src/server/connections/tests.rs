@@ -188,3 +188,18 @@ fn an_ipv6_network_is_one_address() {
     assert_eq!(network_of("::ffff:10.0.0.1"), network_of("10.0.0.1"));
     assert_ne!(network_of("10.0.0.1"), network_of("10.0.0.2"));
 }
+
+#[test]
+fn files_are_left_for_other_things_than_connections() {
+    for (max, files, expected) in [
+        (16_384, None, 16_384),
+        (16_384, Some(1 << 20), 16_384),
+        (100, Some(1024), 100),
+        (16_384, Some(1024), 896),
+        (16_384, Some(256), 128),
+        (16_384, Some(64), 32),
+        (16_384, Some(0), 1),
+    ] {
+        assert_eq!(within_files(max, files), expected, "{max} {files:?}");
+    }
+}

@@ -4,7 +4,7 @@
 
 use half::f16;
 
-use crate::blocks::f16_at;
+use super::f16_at;
 use crate::tensor_type::TensorType;
 
 /// Values of a block.
@@ -44,7 +44,7 @@ impl KBlock {
     }
 
     /// Writes its values, by the arithmetic of the format's reference implementation.
-    pub(crate) fn dequantize(&self, format: TensorType, values: &mut [f32; K_BLOCK_LEN]) {
+    pub(super) fn dequantize(&self, format: TensorType, values: &mut [f32; K_BLOCK_LEN]) {
         let (d, d_min) = (self.d.to_f32(), self.d_min.to_f32());
         for (index, (value, integer)) in values.iter_mut().zip(self.integers).enumerate() {
             *value = if format == TensorType::Q6K {
