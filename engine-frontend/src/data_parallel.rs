@@ -90,14 +90,13 @@ impl DataParallelClient {
         &self.cores
     }
 
-    /// The engine's health: the worst of its cores', but healthy while some are replaced or gone for good and another
-    /// one works.
+    /// The engine's health: paused if any core is, else healthy as long as one works, whatever becomes of the others.
     pub fn health(&self) -> CoreHealth {
         let all: Vec<CoreHealth> = self.cores.iter().map(|core| core.health()).collect();
         let order = [
-            CoreHealth::Stalled,
             CoreHealth::Paused,
             CoreHealth::Healthy,
+            CoreHealth::Stalled,
             CoreHealth::Restarting,
         ];
         let first = order.into_iter().find(|health| all.contains(health));

@@ -1,11 +1,11 @@
 //! From command-line flags to an engine that is ready.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
 use protocol::{EngineCoreReadyResponse, LoadProgress};
-use tokenizer::{GenerationConfig, Tokenizer, TokenizerError};
+use tokenizer::{GenerationConfig, Tokenizer, TokenizerError, weights_fingerprint};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::arg_utils::{DeviceArg, EngineArgs, GenerationConfigArg, QuantizationArg};
@@ -81,6 +81,10 @@ pub async fn start_supervised_engine(
     let launch = LaunchOptions {
         json_logs,
         ..launch_options(args)
+    };
+    let options = SupervisorOptions {
+        has_siblings: args.data_parallel_size > 1,
+        ..options
     };
     args.verify()?;
     // First: a taken address is found before a model is loaded.
@@ -186,11 +190,11 @@ async fn start_core(
         start_engine_core(args, launch),
     )
     .await?;
-    verify_core(
-        client.ready_response(),
-        tokenizer.fingerprint(),
-        args.model.as_deref(),
-    )?;
+    let ready = client.ready_response();
+    verify_core(ready, tokenizer.fingerprint(), args.model.as_deref())?;
+    if args.engine_core_address.is_some() {
+        verify_weights(ready, args.model.clone()).await?;
+    }
     verify_runner(client.ready_response(), pooler.as_ref())?;
     let defaults = match args.generation_config {
         GenerationConfigArg::Auto => default_sampling_params(tokenizer.generation_config()),
@@ -289,6 +293,31 @@ fn verify_core(
         core: ready.model_name.clone(),
         own,
     })
+}
+
+/// Refuses a core that was started by hand with other weights than those of the model given here, whose name and tokenizer are
+/// the same. Where the weights aren't on this machine there is nothing to compare.
+async fn verify_weights(
+    ready: &EngineCoreReadyResponse,
+    model: Option<PathBuf>,
+) -> Result<(), StartupError> {
+    let (Some(path), Some(core)) = (model, ready.weights_fingerprint.clone()) else {
+        return Ok(());
+    };
+    let name = ready.model_name.clone();
+    let looking = tokio::task::spawn_blocking(move || (weights_fingerprint(&path), path));
+    let (own, path) = looking
+        .await
+        .map_err(|error| StartupError::Runtime(error.into()))?;
+    match own {
+        Ok(Some(own)) if own != core => Err(StartupError::OtherWeights {
+            name,
+            core,
+            own,
+            path,
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// A model's name as the core gives it: its folder's, without links and dots, or its file's.

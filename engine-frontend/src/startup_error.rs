@@ -77,6 +77,22 @@ pub enum StartupError {
         /// The model given here.
         own: String,
     },
+    /// The core runs another model with the same name and tokenizer.
+    #[error(
+        "the engine core runs a model {name:?} with the weights {core}, and {} has {own}: give both \
+         the same --model",
+        path.display()
+    )]
+    OtherWeights {
+        /// The model's name.
+        name: String,
+        /// What identifies the core's weights.
+        core: String,
+        /// What identifies those given here.
+        own: String,
+        /// Where these are.
+        path: PathBuf,
+    },
     /// An address for KV events can't be had.
     #[error(transparent)]
     KVEvents(#[from] KVEventsError),

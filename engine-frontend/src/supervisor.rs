@@ -40,6 +40,9 @@ pub struct SupervisorOptions {
     /// A core that has work and shows no sign of life for this long is unhealthy; after twice
     /// that, without what it waited for a processor, it is replaced.
     pub health_stall: Duration,
+    /// Whether other cores serve on meanwhile: then it is replaced as soon as it is unhealthy, since they go on with
+    /// what it has.
+    pub has_siblings: bool,
 }
 
 impl Default for SupervisorOptions {
@@ -48,6 +51,7 @@ impl Default for SupervisorOptions {
         Self {
             max_restarts: 5,
             health_stall: Duration::from_secs(30),
+            has_siblings: false,
         }
     }
 }

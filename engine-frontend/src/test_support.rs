@@ -129,6 +129,7 @@ pub(crate) fn ready(max_model_len: u32) -> EngineCoreReadyResponse {
         model_name: "test-model".to_owned(),
         vocab_size: VOCAB_SIZE + 12,
         tokenizer_fingerprint: String::new(),
+        weights_fingerprint: None,
         max_model_len,
         block_size: 16,
         num_blocks: 64,

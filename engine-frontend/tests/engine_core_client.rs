@@ -463,6 +463,7 @@ async fn a_paused_core_is_not_healthy_whoever_paused_it() {
     let options = SupervisorOptions {
         max_restarts: 0,
         health_stall: LONG,
+        ..SupervisorOptions::default()
     };
     let supervised = SupervisedCore::new(client, source, options);
     for (pause, health) in [

@@ -27,7 +27,7 @@ use crate::pooling_params::PoolerInfo;
 use crate::transport::TransportError;
 
 /// Version of the messages of this crate: raised with every change of a type in it.
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// Version of this build, as in `Cargo.toml`.
 pub const BUILD_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -92,6 +92,9 @@ pub struct EngineCoreReadyResponse {
     pub vocab_size: u32,
     /// Hash of the tokenizer that the core loaded (`tokenizer::Tokenizer::fingerprint`, hex).
     pub tokenizer_fingerprint: String,
+    /// Hash of the model's weights, as far as a look at them tells (`tokenizer::weights_fingerprint`, hex). `None` for
+    /// the built-in model, and where the files can't be looked at.
+    pub weights_fingerprint: Option<String>,
     /// Longest sequence, prompt and output together.
     pub max_model_len: u32,
     /// Tokens per KV block.

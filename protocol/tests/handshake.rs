@@ -18,6 +18,7 @@ fn ready() -> EngineCoreReadyResponse {
         model_name: "tiny".to_owned(),
         vocab_size: 512,
         tokenizer_fingerprint: "ab".to_owned(),
+        weights_fingerprint: Some("cd".to_owned()),
         max_model_len: 128,
         block_size: 16,
         num_blocks: 9,

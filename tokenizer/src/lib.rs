@@ -47,6 +47,7 @@ mod model_file;
 mod token_bytes;
 mod tokenizer;
 mod tokenizer_json;
+mod weights_fingerprint;
 mod word_ends;
 
 pub use chat_template::{
@@ -57,3 +58,4 @@ pub use decode_stream::DecodeStream;
 pub use error::TokenizerError;
 pub use model_file::{ModelFileError, open_model_file, read_model_file};
 pub use tokenizer::Tokenizer;
+pub use weights_fingerprint::weights_fingerprint;

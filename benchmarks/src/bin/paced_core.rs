@@ -240,6 +240,7 @@ fn ready(arguments: &Arguments, tokenizer: &Tokenizer) -> EngineCoreReadyRespons
         model_name: "formwork-builtin".to_owned(),
         vocab_size: tokenizer.vocab_size() as u32,
         tokenizer_fingerprint: tokenizer.fingerprint().to_owned(),
+        weights_fingerprint: None,
         max_model_len: 2048,
         block_size: 16,
         num_blocks: 1 << 13,

@@ -128,6 +128,7 @@ fn ready() -> EngineCoreReadyResponse {
         model_name: "none".to_owned(),
         vocab_size: 1 << 16,
         tokenizer_fingerprint: String::new(),
+        weights_fingerprint: None,
         max_model_len: 1 << 16,
         block_size: 16,
         num_blocks: 1 << 13,

@@ -8,7 +8,7 @@ use protocol::{
     EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelSource, PoolerInfo, Quantization,
     RunnerType, SchedulerConfig, SpeculativeConfig, StructuredOutputsConfig,
 };
-use tokenizer::{Tokenizer, TokenizerError};
+use tokenizer::{Tokenizer, TokenizerError, weights_fingerprint};
 
 use crate::core::block_hash::{BlockHashFunction, BlockHasher};
 use crate::core::kv_cache_manager::KVCacheConfig;
@@ -307,6 +307,10 @@ pub fn load_engine_core(
         model_name: model.name().to_owned(),
         vocab_size: vocab.logits as u32,
         tokenizer_fingerprint: tokenizer.fingerprint().to_owned(),
+        weights_fingerprint: match &model_config.model {
+            ModelSource::Path(path) => weights_fingerprint(path).ok().flatten(),
+            ModelSource::BuiltIn => None,
+        },
         max_model_len,
         block_size: cache_config.block_size,
         num_blocks,

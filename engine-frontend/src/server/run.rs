@@ -82,6 +82,7 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
             args.server.max_restarts
         },
         health_stall: args.server.health_stall_seconds,
+        ..SupervisorOptions::default()
     };
     let json_logs = args.server.log_format == LogFormat::Json;
     let started = tokio::select! {

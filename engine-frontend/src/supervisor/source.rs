@@ -43,6 +43,10 @@ pub(crate) fn difference(
         [
             ("model", ready.model_name.clone()),
             ("tokenizer", ready.tokenizer_fingerprint.clone()),
+            (
+                "weights",
+                ready.weights_fingerprint.clone().unwrap_or_default(),
+            ),
             ("vocabulary size", ready.vocab_size.to_string()),
             ("max_model_len", ready.max_model_len.to_string()),
         ]

@@ -76,8 +76,12 @@ pub(super) async fn watch(core: Weak<SupervisedCore>) {
                 _ => tracing::info!("the engine core works again"),
             }
         }
+        let patience = match core.options.has_siblings {
+            true => stall,
+            false => stall * 2,
+        };
         if state.health == CoreHealth::Stalled
-            && idle_silence(silence, waited) > stall * 2
+            && idle_silence(silence, waited) > patience
             && client.process_id().is_some()
         {
             let seconds = silence.as_secs();

@@ -15,6 +15,7 @@ pub(crate) fn ready() -> EngineCoreReadyResponse {
         model_name: "tiny".to_owned(),
         vocab_size: 512,
         tokenizer_fingerprint: "ab".to_owned(),
+        weights_fingerprint: None,
         max_model_len: 128,
         block_size: 16,
         num_blocks: 9,

@@ -69,6 +69,7 @@ fn ready() -> EngineCoreReadyResponse {
         model_name: builtin_model::NAME.to_owned(),
         vocab_size: VOCAB_SIZE,
         tokenizer_fingerprint: tokenizer.fingerprint().to_owned(),
+        weights_fingerprint: None,
         max_model_len: 2048,
         block_size: 16,
         num_blocks: 256,

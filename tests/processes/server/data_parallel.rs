@@ -14,6 +14,7 @@ use super::support::{
     Server, chat, children, eventually, formwork, long_stream, signal, streamed_text,
 };
 use crate::batch::Batch;
+use crate::support::Process;
 
 #[path = "../../../engine-core/tests/random_checkpoint/mod.rs"]
 mod random_checkpoint;
@@ -283,6 +284,64 @@ fn a_core_that_stands_still_gets_nothing_while_another_works() {
         let tokens = of_engines(&server.address, "vllm:generation_tokens_total");
         tokens[0] > 0.0
     });
+}
+
+/// What it had goes to the other one, and nobody who asks for the server's health hears of it.
+#[test]
+fn a_core_that_hangs_is_replaced_while_the_server_is_healthy() {
+    if !has_two_processors() {
+        return;
+    }
+    let server = Server::start(&[&TWO[..], &["--health-stall-seconds", "2"]].concat());
+    let hanging = cores(&server)[0];
+    let running = || of_engines(&server.address, "vllm:num_requests_running");
+    let begin = |i: usize| server.begin(CHAT, &long_stream(&format!("Question {i}"), 1900));
+    let streams: Vec<Pending> = (0..8).map(begin).collect();
+    eventually("both have some", || running().iter().all(|n| *n > 0.0));
+    signal(hanging, libc::SIGSTOP);
+    eventually("another one is there", || {
+        assert!(server.is_healthy());
+        let restarts = of_engines(&server.address, "formwork:engine_restarts_total");
+        restarts == [1.0, 0.0]
+    });
+    for stream in streams {
+        let events = stream.finish().events();
+        let last = &events.last().unwrap()["choices"][0];
+        assert_eq!(last["finish_reason"], "length");
+    }
+}
+
+/// Of one name and one tokenizer, as two folders `model` have that were trained apart.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_core_by_hand_with_other_weights_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["a", "b"].map(|name| folder.path().join(name).join("model"));
+    for (seed, path) in [(1, &first), (2, &second)] {
+        fs::create_dir_all(path).unwrap();
+        model(path, 64, 2, seed);
+    }
+    let address = folder.path().join("core.sock");
+    let mut core = integration_tests::formwork_engine_core();
+    core.arg("--model")
+        .arg(&first)
+        .arg("--listen")
+        .arg(&address);
+    let _core = Process::spawn(&mut core);
+    let ask = |model: &Path| {
+        let mut batch = integration_tests::formwork_batch();
+        batch.args(["--prompt", "a", "--max-tokens", "2", "--model"]);
+        batch.arg(model).arg("--engine-core-address").arg(&address);
+        batch.output().unwrap()
+    };
+    let output = ask(&second);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("the engine core runs a model \"model\" with the weights"),
+        "{said}"
+    );
+    assert!(ask(&first).status.success());
 }
 
 /// All cores serve one model, also where its files change meanwhile.
