@@ -11,6 +11,8 @@ import time
 from types import SimpleNamespace
 
 import aiohttp
+import anthropic
+import openai
 import pytest
 import ray
 from conftest import SCHEMA, pids_of
@@ -176,6 +178,35 @@ def test_requests_outlive_the_server_of_their_replica(app):
     asyncio.run(check())
     assert set(replicas()) == before
     assert len(list(server_pids())) == 2
+
+
+def test_official_clients_raise_where_the_server_of_their_stream_is_killed(app):
+    """Each by its own form of an error, so none takes a part for the whole."""
+    app()
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}, "minItems": 700}}}
+    schema |= {"required": ["a"], "additionalProperties": False}
+    messages, form = [{"role": "user", "content": "x"}], {"type": "json_schema", "name": "a", "schema": schema}
+    options = {"api_key": "x", "max_retries": 0}
+    claude, gpt = anthropic.Anthropic(base_url=URL, **options), openai.OpenAI(base_url=URL + "/v1", **options)
+    calls = [
+        lambda: claude.messages.create(
+            model="formwork-builtin", max_tokens=1900, messages=messages, stream=True,
+            extra_body={"output_config": {"format": {"type": "json_schema", "schema": schema}}},
+        ),
+        lambda: gpt.responses.create(
+            model="formwork-builtin", max_output_tokens=1900, input="x", stream=True, text={"format": form},
+        ),
+        lambda: gpt.chat.completions.create(
+            model="formwork-builtin", max_tokens=1900, messages=messages, stream=True,
+            response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
+        ),
+    ]
+    for call in calls:
+        with pytest.raises((anthropic.APIError, openai.APIError), match="ended with exit code -9.*send the request again"):
+            with call() as stream:
+                for number, _ in enumerate(stream):
+                    if number == 5:
+                        os.kill(next(iter(server_pids())), signal.SIGKILL)
 
 
 @pytest.mark.slow

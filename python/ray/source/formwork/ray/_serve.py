@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import math
 import os
@@ -24,6 +23,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ._cluster import node_name, resources, warn_without_room
 from ._engine import EngineError, EngineSpec
+from ._lost import error_body, last_events, whole_events
 from ._server import Server
 
 _log = logging.getLogger("formwork.ray")
@@ -55,6 +55,8 @@ Asked = tuple[str, str, list[tuple[str, str]], bytes]
 class Answer:
     """An answer of which the first piece is there, so nothing can be lost before it."""
 
+    path: str
+    """What was asked for, with its query: by it errors have their form."""
     status: int
     headers: dict[str, str]
     first: bytes
@@ -105,7 +107,7 @@ class FormworkReplica:
         try:
             answer = await self._answer(asked)
         except (*_BROKEN, EngineError) as error:
-            return JSONResponse(await _gone(error, server), 503, {"Retry-After": "1"})
+            return JSONResponse(error_body(asked[1], await _gone(error, server)), 503, {"Retry-After": "1"})
         if answer.rest is None:
             return Response(answer.first, answer.status, answer.headers)
         return StreamingResponse(self._pieces(answer), answer.status, answer.headers)
@@ -149,9 +151,9 @@ class FormworkReplica:
             if answer.content_type != "text/event-stream":
                 whole = await answer.read()
                 self._deaths = 0
-                return Answer(answer.status, kept, whole, None, answer.release, server)
-            pieces = aiter(answer.content.iter_any())
-            return Answer(answer.status, kept, await anext(pieces, b""), pieces, answer.close, server)
+                return Answer(url, answer.status, kept, whole, None, answer.release, server)
+            pieces = whole_events(answer.content.iter_any())
+            return Answer(url, answer.status, kept, await anext(pieces, b""), pieces, answer.close, server)
         except BaseException:
             answer.close()
             raise
@@ -167,22 +169,24 @@ class FormworkReplica:
         except BaseException:
             pieces.cancel()
             raise
-        return Answer(status, headers, first, pieces if is_stream else None, pieces.cancel, None)
+        return Answer(asked[1], status, headers, first, pieces if is_stream else None, pieces.cancel, None)
 
     async def _pieces(self, answer: Answer) -> AsyncIterator[bytes]:
-        """An answer's bytes. Where the server is lost, a stream ends as its own errors do: an event, then `[DONE]`.
+        """An answer's bytes. Where the server is lost, a stream ends as its route's own errors do (`last_events`).
 
         A client that leaves ends this generator, and with it the connection and the engine's work.
         """
+        piece = answer.first
         try:
-            yield answer.first
+            yield piece
             if answer.rest is not None:
                 async for piece in answer.rest:
                     yield piece
             if answer.server is self._server:
                 self._deaths = 0
         except _BROKEN as error:
-            yield f"\n\ndata: {json.dumps(await _gone(error, answer.server))}\n\ndata: [DONE]\n\n".encode()
+            request_id = answer.headers.get("request-id", "")
+            yield last_events(answer.path, await _gone(error, answer.server), request_id, piece)
         finally:
             answer.close()
 
@@ -248,11 +252,10 @@ async def _end_of(server: Server | None) -> str | None:
     return None if server is None else server.ended
 
 
-async def _gone(error: Exception, server: Server | None) -> dict[str, Any]:
-    """The body of an error for a lost answer: which process ended and how, or what broke. Its log isn't the client's."""
+async def _gone(error: Exception, server: Server | None) -> str:
+    """The message for a lost answer: which process ended and how, or what broke. Its log isn't the client's."""
     what = (await _end_of(server) or f"{type(error).__name__}: {error}").partition(": ")[0]
-    message = f"the engine behind this answer is gone ({what}): send the request again"
-    return {"error": {"message": message, "type": "service_unavailable", "param": None, "code": 503}}
+    return f"the engine behind this answer is gone ({what}): send the request again"
 
 
 def _key_of(engine_args: Sequence[str]) -> str | None:
