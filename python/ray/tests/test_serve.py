@@ -21,7 +21,7 @@ from ray import serve
 import formwork.ray
 from formwork.ray._engine import EngineSpec
 from formwork.ray._process import executable
-from formwork.ray._serve import FormworkReplica, ScaleOnWaiting, _key_of
+from formwork.ray._serve import FormworkReplica, ScaleOnWaiting, _split_key
 from formwork.ray._server import remove_stale_sockets
 
 URL = "http://127.0.0.1:8000"
@@ -342,12 +342,34 @@ def test_a_replica_comes_while_requests_wait(app):
     asyncio.run(check())
 
 
-def test_a_replica_finds_its_key(monkeypatch):
-    monkeypatch.delenv("FORMWORK_API_KEY", raising=False)
-    assert _key_of(["--max-model-len", "8"]) is None
-    assert _key_of(["--api-key", "a", "--api-key-x", "b"]) == _key_of(["--api-key=a"]) == "a"
-    monkeypatch.setenv("FORMWORK_API_KEY", "c")
-    assert _key_of([]) == "c"
+def test_a_key_stands_on_no_command_line(app):
+    """Which every user of a node can read."""
+    key = "a-key-of-this-test"
+    app(engine_args=["--api-key", key])
+    lines = b""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            lines += pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            pass
+    assert b"formwork-ray-" in lines and key.encode() not in lines
+
+    async def statuses():
+        async with aiohttp.ClientSession() as session:
+            for headers in ({}, {"Authorization": f"Bearer {key}"}):
+                async with session.get(URL + "/v1/models", headers=headers) as answer:
+                    yield answer.status
+
+    async def check():
+        assert [status async for status in statuses()] == [401, 200]
+
+    asyncio.run(check())
+
+
+def test_one_key_is_taken_out_of_the_flags():
+    assert _split_key(["--max-model-len", "8"]) == (["--max-model-len", "8"], None)
+    assert _split_key(["--x", "1", "--api-key", "a", "--api-keys", "f"]) == (["--x", "1", "--api-keys", "f"], "a")
+    assert _split_key(["--api-key=a=", "--x"]) == (["--x"], "a=")
 
 
 @pytest.mark.parametrize(
@@ -377,6 +399,8 @@ def test_how_many_replicas_are_wanted(waiting, running, current, target, wanted)
         ({"max_num_seqs": 0}, "max_num_seqs is 0"),
         ({"drain_s": -1}, "drain_s is -1"),
         ({"engine_args": ["--port", "1"]}, "engine_args has '--port'"),
+        ({"engine_args": ["--api-key", "a", "--api-key=b"]}, "engine_args has '--api-key' 2 times"),
+        ({"engine_args": ["--api-key"]}, "engine_args has '--api-key' without a key"),
     ],
 )
 def test_wrong_arguments_are_named_at_once(arguments, message):

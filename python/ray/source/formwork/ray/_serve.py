@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import math
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, AsyncIterator, Callable, Mapping, Sequence
 
@@ -77,11 +76,13 @@ class FormworkReplica:
     ends two of them.
     """
 
-    def __init__(self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float) -> None:
-        self._key = _key_of(spec.engine_args)
+    def __init__(
+        self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float, api_key: str | None = None
+    ) -> None:
+        self._key = api_key or os.environ.get("FORMWORK_API_KEY")
         self._session: aiohttp.ClientSession | None = None
         self._server: Server | None = None
-        self._new_server = partial(Server, spec, max_num_seqs, drain_s, start_s)
+        self._new_server = partial(Server, spec, max_num_seqs, drain_s, start_s, api_key)
         self._revival: asyncio.Task[None] | None = None
         self._deaths = 0
         self._server = self._new_server()
@@ -258,12 +259,26 @@ async def _gone(error: Exception, server: Server | None) -> str:
     return f"the engine behind this answer is gone ({what}): send the request again"
 
 
-def _key_of(engine_args: Sequence[str]) -> str | None:
-    """The server's key, where it asks for one: of the flag `--api-key`, else of its variable."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--api-key", default=os.environ.get("FORMWORK_API_KEY"))
-    key: str | None = parser.parse_known_args(list(engine_args))[0].api_key
-    return key
+def _split_key(engine_args: Sequence[str]) -> tuple[list[str], str | None]:
+    """The flags without `--api-key`, and its key. Raises `ValueError` where there is more than one key, or none."""
+    rest: list[str] = []
+    keys: list[str] = []
+    flags = iter(engine_args)
+    for flag in flags:
+        if flag == "--api-key":
+            keys.append(next(flags, ""))
+        elif flag.startswith("--api-key="):
+            keys.append(flag.partition("=")[2])
+        else:
+            rest.append(flag)
+    if "" in keys:
+        raise ValueError("engine_args has '--api-key' without a key")
+    if len(keys) > 1:
+        raise ValueError(
+            f"engine_args has '--api-key' {len(keys)} times: engines get one, in their environment; "
+            "several stand in a file on each node, '--api-keys'"
+        )
+    return rest, keys[0] if keys else None
 
 
 def _sum_of(metrics: str, name: str) -> float:
@@ -311,7 +326,8 @@ def serve_app(
 ) -> serve.Application:
     """An application for `ray.serve.run`: every route of `formwork serve`, streams included.
 
-    - `model`, `num_cpus`, `num_gpus`, `engine_args`: as of `batch`; each replica owns an engine.
+    - `model`, `num_cpus`, `num_gpus`, `engine_args`: as of `batch`; each replica owns an engine. A key of `--api-key`
+      gets to the engines in their environment, not on a command line.
     - `max_num_seqs`: requests that an engine runs at the same time; others wait in it.
     - `min_replicas` to `max_replicas` replicas: one more for each `waiting_per_replica` requests that wait in all of
       them together for `upscale_delay_s` seconds; as many as those that run need once none waited for
@@ -329,6 +345,8 @@ def serve_app(
     where a node has no such model or executable.
     """
     spec = EngineSpec.of(model, engine_args, num_cpus)
+    flags, api_key = _split_key(spec.engine_args)
+    spec = replace(spec, engine_args=tuple(flags))
     for argument, value in (
         ("max_num_seqs", max_num_seqs),
         ("min_replicas", min_replicas),
@@ -364,4 +382,4 @@ def serve_app(
         ),
         ray_actor_options={**dict(ray_actor_options or {}), "num_cpus": num_cpus, "num_gpus": num_gpus},
     )(FormworkReplica)
-    return deployment.bind(spec, max_num_seqs, drain_s, start_s)
+    return deployment.bind(spec, max_num_seqs, drain_s, start_s, api_key)
