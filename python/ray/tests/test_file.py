@@ -159,6 +159,17 @@ def test_either_program_goes_on_with_what_the_other_wrote(files, cluster):
     assert results(out) == expected
 
 
+def test_a_line_keeps_its_answer_by_number_and_id_alone(files, cluster):
+    """As docs/ray.md says: what else of a line has changed isn't seen."""
+    source, out = files / "changed.jsonl", files / "changed.out.jsonl"
+    source.write_text(line("a", "Hello") + "\n")
+    one_machine(source, out)
+    before = out.read_bytes()
+    source.write_text(line("a", "Good bye") + "\n" + line("b", "Hello") + "\n")
+    summary = formwork.ray.batch_file(str(source), str(out), resume=True)
+    assert (summary.resumed, summary.lines) == (1, 2) and out.read_bytes().startswith(before)
+
+
 def test_a_cut_anywhere_leaves_the_complete_lines(files):
     """Every length of a small output: what is kept is what ends with a newline, and the input goes on behind it."""
     requests = ["", line("a", "Hello"), "", "not json", line("b", "Hello", max_token=1)]
