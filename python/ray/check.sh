@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks the types of formwork-ray and runs those of its tests that need no Ray, by the Python in PYTHON, which has
-# aiohttp, starlette, pytest and the official clients (tests/python/requirements.txt has all of them). test.sh runs all
-# tests. MYPY names mypy; where it is absent types aren't checked, which is told.
+# Checks the types of formwork-ray and runs those of its tests that need no cluster, by the Python in PYTHON, which has
+# no Ray but aiohttp, starlette, jsonschema, pytest and the official clients (tests/python/requirements.txt has all of
+# them). test.sh runs all tests. FORMWORK_BIN names the folder with Formwork's executables. MYPY names mypy; where it is
+# absent types aren't checked, which is told.
 set -euo pipefail
 cd "$(dirname "$0")"
 export PYTHONPATH=$PWD/source PYTHONDONTWRITEBYTECODE=1

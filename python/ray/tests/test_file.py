@@ -134,7 +134,7 @@ def test_a_run_without_room_for_any_engine_says_so_again(cluster, tmp_path, capl
     assert "1 engines with 3 CPU each are asked for, and no node has so much" in messages[1]
 
 
-def test_actors_for_files_load_neither_ray_data_nor_ray_serve():
+def test_actors_for_files_load_neither_ray_data_nor_ray_serve(cluster):
     """These take seconds, which each actor's start would take longer."""
     program = (
         "import sys, formwork.ray\n"

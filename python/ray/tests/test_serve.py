@@ -239,6 +239,48 @@ exec {os.path.abspath(executable("formwork"))} "$@"
     assert len(list(server_pids())) == 1
 
 
+class Replica(FormworkReplica):
+    def __del__(self):
+        """Serve calls the real one, and waits for it."""
+
+
+ENDS = {
+    "/v1/messages": b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "the engine',
+    "/v1/responses": b'event: error\ndata: {"type": "error", "sequence_number": ',
+    "/v1/chat/completions": b'data: {"error": {"message": "the engine behind this answer is gone (formwork ended with',
+}
+
+
+@pytest.mark.parametrize("path", ENDS)
+def test_a_stream_ends_in_its_route_s_error_where_its_server_is_killed(executables, path):
+    """A replica by itself, without Serve."""
+    fields = {"model": "formwork-builtin", "stream": True, "ignore_eos": True}
+    if path == "/v1/responses":
+        fields |= {"input": "x", "max_output_tokens": 1900}
+    else:
+        fields |= {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1900}
+    if path == "/v1/messages":
+        del fields["ignore_eos"]
+        schema = {"type": "array", "items": {"type": "integer"}, "minItems": 700}
+        fields["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    asked = ("POST", path + "?beta=true", [("content-type", "application/json")], json.dumps(fields).encode())
+
+    async def check():
+        replica = Replica(EngineSpec(model=None), 8, 1, 60)
+        try:
+            answer = await replica._answer(asked)
+            assert answer.status == 200, answer.first
+            replica._server._process._popen.kill()
+            pieces = [piece async for piece in replica._pieces(answer)]
+        finally:
+            await FormworkReplica.__del__(replica)
+        assert all(piece.endswith(b"\n\n") for piece in pieces)
+        assert pieces[-1].startswith(ENDS[path]) and b"exit code -9" in pieces[-1], pieces[-1]
+        assert pieces[-1].endswith(b"data: [DONE]\n\n") == (path == "/v1/chat/completions")
+
+    asyncio.run(check())
+
+
 def test_a_replica_whose_servers_end_again_and_again_is_ill(monkeypatch):
     """Serve replaces it then. Three may end in a row, and one that can't be started again is enough."""
     started = []
@@ -253,10 +295,6 @@ def test_a_replica_whose_servers_end_again_and_again_is_ill(monkeypatch):
 
         def stop(self):
             pass
-
-    class Replica(FormworkReplica):
-        def __del__(self):
-            """Serve calls the real one, and waits for it."""
 
     monkeypatch.setattr("formwork.ray._serve.Server", DeadServer)
 
