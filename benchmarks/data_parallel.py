@@ -106,6 +106,8 @@ class Server:
                    "--kv-cache-memory-bytes", str((256 << 20) // size)]
         if arguments.random_model:
             command += ["--model", arguments.random_model, "--served-model-name", "random"]
+        if arguments.quantization:
+            command += ["--quantization", arguments.quantization]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
 
     def __enter__(self):
@@ -192,6 +194,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, default=REPOSITORY / "target/release")
     parser.add_argument("--random-model", type=Path)
+    parser.add_argument("--quantization", help="as of formwork serve")
     parser.add_argument("--part", choices=["throughput", "memory", "pause"])
     parser.add_argument("--port", type=int, default=8125)
     parser.add_argument("--rounds", type=int, default=5)

@@ -9,7 +9,7 @@ venv=${RAY_VENV:-$target/ray-venv}
 export FORMWORK_BIN=${FORMWORK_BIN:-$target/debug}
 export RAY_USAGE_STATS_ENABLED=0
 
-if ! "$venv/bin/python" -c "import ray.serve, ray.data, pytest, jsonschema, mypy" >/dev/null 2>&1; then
+if ! "$venv/bin/python" -c "import ray.serve, ray.data, pytest, jsonschema, mypy, anthropic, openai" >/dev/null 2>&1; then
     python3 -m venv "$venv" || exit 75
     "$venv/bin/pip" install --quiet --no-compile -r python/ray/tests/requirements.txt || exit 75
 fi

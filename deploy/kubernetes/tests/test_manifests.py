@@ -4,6 +4,7 @@ Run by validate.sh, which has the packages. NODE_MODULES is the folder with node
 """
 
 import copy
+import json
 import os
 import pathlib
 import re
@@ -18,6 +19,8 @@ DEPLOY = pathlib.Path(__file__).parent.parent
 DOCS = DEPLOY.parent.parent / "docs" / "kubernetes.md"
 MODULES = os.environ["NODE_MODULES"]
 KUBECTL = os.environ["KUBECTL"]
+# One that guesses what a replica's cache has, and one that is told.
+PICKER_FILES = [DEPLOY / f"components/{which}/endpoint-picker-config.yaml" for which in ("gateway", "precise-prefixes")]
 # LAST_WORDS of engine-frontend/src/server/run.rs: seconds that connections may take to send what is finished.
 LAST_WORDS = 5
 FOLDERS = ["base", *sorted(f"overlays/{path.name}" for path in (DEPLOY / "overlays").iterdir())]
@@ -105,19 +108,18 @@ class Valid(unittest.TestCase):
             for value, problem in zip(objects, schemas.problems(objects, MODULES)):
                 self.assertIsNone(problem, f"{folder}: {value['kind']}")
 
-    def test_the_endpoint_pickers_file_is_valid(self):
-        path = DEPLOY / "components" / "gateway" / "endpoint-picker-config.yaml"
-        config = yaml.safe_load(path.read_text())
-        self.assertEqual(schemas.problems([config], MODULES), [None])
-        declared = {plugin.get("name", plugin["type"]) for plugin in config["plugins"]}
-        for profile in config["schedulingProfiles"]:
-            for plugin in profile["plugins"]:
-                self.assertIn(plugin["pluginRef"], declared)
+    def test_the_endpoint_pickers_files_are_valid(self):
+        for path in PICKER_FILES:
+            config = yaml.safe_load(path.read_text())
+            self.assertEqual(schemas.problems([config], MODULES), [None], path)
+            declared = {plugin.get("name", plugin["type"]) for plugin in config["plugins"]}
+            sources = config.get("dataLayer", {}).get("sources", [])
+            referred = [*(plugin for profile in config["schedulingProfiles"] for plugin in profile["plugins"]), *sources]
+            referred += [extractor for source in sources for extractor in source["extractors"]]
+            self.assertLessEqual({plugin["pluginRef"] for plugin in referred}, declared)
 
     def test_every_manifest_of_the_documentation_is_valid(self):
         objects = [o for block in documented_blocks() for o in yaml.safe_load_all(block)]
-        # A list is plugins of the picker's file, which have a test of their own.
-        objects = [o for o in objects if not isinstance(o, list)]
         kinds = [o["kind"] for o in objects]
         self.assertGreaterEqual(len(kinds), 3, kinds)
         # kustomize's own files are checked by rendering.
@@ -128,7 +130,7 @@ class Valid(unittest.TestCase):
     def test_the_overlays_of_the_documentation_render(self):
         """And what they make of the base is valid, fields that their patches add included."""
         files = [block for block in documented_blocks() if "kind: Kustomization" in block]
-        self.assertEqual(len(files), 2)
+        self.assertEqual(len(files), 1)
         for text in files:
             folder = DEPLOY / "overlays" / f".of-the-documentation-{os.getpid()}"
             folder.mkdir()
@@ -140,26 +142,13 @@ class Valid(unittest.TestCase):
                 folder.rmdir()
             self.assertEqual(set(schemas.problems(objects, MODULES)), {None})
 
-    def test_plugins_of_the_documentation_are_valid_in_the_endpoint_pickers_file(self):
-        """Each in place of the one that the page says it replaces."""
-        path = DEPLOY / "components" / "gateway" / "endpoint-picker-config.yaml"
-        lists = [o for o in map(yaml.safe_load, documented_blocks()) if isinstance(o, list)]
-        self.assertEqual(len(lists), 1)
-        config = yaml.safe_load(path.read_text())
-        kept = [plugin for plugin in config["plugins"] if plugin["type"] != "approx-prefix-cache-producer"]
-        self.assertEqual(len(kept), len(config["plugins"]) - 1)
-        config["plugins"] = kept + lists[0]
-        self.assertEqual(schemas.problems([config], MODULES), [None])
-        lists[0][-1]["parameters"]["kvEventsConfig"]["socketPort"] = 5557
-        self.assertNotEqual(schemas.problems([config], MODULES), [None])
-
     def test_wrong_objects_are_refused(self):
         """A field more and a value of another type, in each kind."""
         seen = {}
         for objects in RENDERED.values():
             for value in objects:
                 seen.setdefault(value["kind"], value)
-        config = yaml.safe_load((DEPLOY / "components/gateway/endpoint-picker-config.yaml").read_text())
+        config = yaml.safe_load(PICKER_FILES[0].read_text())
         seen[config["kind"]] = config
         wrong = []
         for kind, value in seen.items():
@@ -191,7 +180,16 @@ class Valid(unittest.TestCase):
         change("ServingRuntime", ["spec", "containers"], None)
         change("InferenceService", ["spec", "predictor", "model", "storageURI"], "pvc://x")
         change("InferenceService", ["spec", "predictor", "autoScaling", "metrics", 0, "external", "metric", "url"], "x")
+        change("InferencePool", ["spec", "endpointPickerRef", "group"], "Core")
+        change("InferencePool", ["spec", "endpointPickerRef"], {"name": "a"})
+        change("InferencePool", ["spec", "endpointPickerRef"], {"name": "a", "kind": "Service"})
         change("EndpointPickerConfig", ["plugins", 0, "parameters", "port"], 8001)
+        change("EndpointPickerConfig", ["dataLayer"], {"sources": [{"pluginRef": "metrics-data-source"}]})
+        seen["EndpointPickerConfig"] = yaml.safe_load(PICKER_FILES[1].read_text())
+        kinds = [plugin["type"] for plugin in seen["EndpointPickerConfig"]["plugins"]]
+        events = ["plugins", kinds.index("precise-prefix-cache-producer"), "parameters", "kvEventsConfig"]
+        change("EndpointPickerConfig", [*events, "socketPort"], 5557)
+        change("EndpointPickerConfig", ["plugins", kinds.index("token-producer"), "parameters", "vllm"], {})
         for (what, _), problem in zip(wrong, schemas.problems([value for _, value in wrong], MODULES)):
             self.assertIsNotNone(problem, what)
 
@@ -256,6 +254,9 @@ class FitsTogether(unittest.TestCase):
             listens = {int(given.get("port", 8000)): given["host"]}
             if "management-port" in given:
                 listens[int(given["management-port"])] = given["management-host"]
+            if "kv-events-config" in given:
+                endpoint = json.loads(given["kv-events-config"])["endpoint"]
+                listens[int(endpoint.removeprefix("tcp://*:"))] = "0.0.0.0"
             declared = {port["containerPort"] for port in container["ports"]}
             self.assertEqual(set(listens), declared)
             self.assertEqual(set(listens.values()), {"0.0.0.0"})
@@ -343,7 +344,7 @@ class FitsTogether(unittest.TestCase):
         self.assertEqual(found, expected)
 
     def test_the_picker_is_told_its_pool_and_its_file(self):
-        for folder in ("overlays/gateway", "overlays/ten-machines"):
+        for folder in ("overlays/gateway", "overlays/precise-prefixes", "overlays/ten-machines"):
             objects = RENDERED[folder]
             picker = one(objects, "Deployment", "formwork-endpoint-picker")["spec"]["template"]["spec"]
             args = dict(arg.removeprefix("--").split("=") for arg in picker["containers"][0]["args"])
@@ -355,6 +356,52 @@ class FitsTogether(unittest.TestCase):
             self.assertIn(file, one(objects, "ConfigMap", picker["volumes"][0]["configMap"]["name"])["data"])
             labels = one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
             self.assertEqual(labels["llm-d.ai/engine-type"], "vllm")
+
+    def test_the_picker_finds_the_events_of_a_prompt(self):
+        """Its key has the model, and its scorer asks the producer that it is told: else it guesses, and says nothing."""
+        objects = RENDERED["overlays/precise-prefixes"]
+        container = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+        values = {}
+        for variable in container["env"]:
+            # As Kubernetes does it: a variable knows those before it in the list.
+            text = variable.get("value", "an address")
+            values[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda match: values.get(match[1], match[0]), text)
+        events = json.loads(values["FORMWORK_KV_EVENTS_CONFIG"])
+        self.assertTrue(events["enable_kv_cache_events"])
+        self.assertEqual(events["topic"], f"kv@an address@{values['FORMWORK_SERVED_MODEL_NAME']}")
+
+        file = next(o for o in of_kind(objects, "ConfigMap") if "endpoint-picker-config.yaml" in o["data"])
+        config = yaml.safe_load(file["data"]["endpoint-picker-config.yaml"])
+        plugins = {plugin["type"]: plugin.get("parameters") for plugin in config["plugins"]}
+        precise = "precise-prefix-cache-producer"
+        self.assertEqual(plugins["prefix-cache-scorer"], {"prefixMatchInfoProducerName": precise})
+        self.assertNotIn("approx-prefix-cache-producer", plugins)
+        # tests/processes looks for the metrics that the other file names.
+        for plugin in yaml.safe_load(PICKER_FILES[0].read_text())["plugins"]:
+            if plugin["type"] in ("metrics-data-source", "core-metrics-extractor"):
+                self.assertEqual(plugins[plugin["type"]], plugin["parameters"])
+        self.assertEqual(plugins["token-producer"]["modelName"], values["FORMWORK_SERVED_MODEL_NAME"])
+        self.assertEqual(plugins[precise]["tokenProcessorConfig"]["blockSize"], int(values.get("FORMWORK_BLOCK_SIZE", 16)))
+        self.assertTrue(events["topic"].startswith(plugins[precise]["kvEventsConfig"]["topicFilter"]))
+        port = plugins[precise]["kvEventsConfig"]["podDiscoveryConfig"]["socketPort"]
+        self.assertEqual(events["endpoint"], f"tcp://*:{port}")
+        self.assertEqual(ports_of(container)["kv-events"], port)
+        sources = {source["pluginRef"]: source["extractors"] for source in config["dataLayer"]["sources"]}
+        self.assertEqual(sources["endpoint-notification-source"], [{"pluginRef": precise}])
+        self.assertEqual(sources["metrics-data-source"], [{"pluginRef": "core-metrics-extractor"}])
+        # The port is open to the picker alone.
+        (rule,) = [rule for rule in one(objects, "NetworkPolicy")["spec"]["ingress"] if rule["ports"][0]["port"] == "kv-events"]
+        labels = one(objects, "Deployment", "formwork-endpoint-picker")["spec"]["template"]["metadata"]["labels"]
+        self.assertEqual(rule["from"], [{"podSelector": {"matchLabels": labels}}])
+        # What the tokenizer of the documentation serves is what the picker asks for.
+        blocks = [o for block in documented_blocks() for o in yaml.safe_load_all(block)]
+        render = one(blocks, "Deployment", "formwork-render")["spec"]["template"]
+        arguments = render["spec"]["containers"][0]["args"]
+        self.assertIn(f"--served-model-name={plugins['token-producer']['modelName']}", arguments)
+        service = one(blocks, "Service", "formwork-render")
+        self.assertTrue(selects(service["spec"]["selector"], render["metadata"]["labels"]))
+        address = f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
+        self.assertEqual(plugins["token-producer"]["vllm"]["url"], address)
 
 
 if __name__ == "__main__":

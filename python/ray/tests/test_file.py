@@ -134,7 +134,7 @@ def test_a_run_without_room_for_any_engine_says_so_again(cluster, tmp_path, capl
     assert "1 engines with 3 CPU each are asked for, and no node has so much" in messages[1]
 
 
-def test_actors_for_files_load_neither_ray_data_nor_ray_serve():
+def test_actors_for_files_load_neither_ray_data_nor_ray_serve(cluster):
     """These take seconds, which each actor's start would take longer."""
     program = (
         "import sys, formwork.ray\n"
@@ -157,6 +157,17 @@ def test_either_program_goes_on_with_what_the_other_wrote(files, cluster):
     out.write_bytes(out.read_bytes()[: len(whole) // 2])
     one_machine(source, out, "--resume")
     assert results(out) == expected
+
+
+def test_a_line_keeps_its_answer_by_number_and_id_alone(files, cluster):
+    """As docs/ray.md says: what else of a line has changed isn't seen."""
+    source, out = files / "changed.jsonl", files / "changed.out.jsonl"
+    source.write_text(line("a", "Hello") + "\n")
+    one_machine(source, out)
+    before = out.read_bytes()
+    source.write_text(line("a", "Good bye") + "\n" + line("b", "Hello") + "\n")
+    summary = formwork.ray.batch_file(str(source), str(out), resume=True)
+    assert (summary.resumed, summary.lines) == (1, 2) and out.read_bytes().startswith(before)
 
 
 def test_a_cut_anywhere_leaves_the_complete_lines(files):

@@ -100,6 +100,24 @@ def test_messages_and_other_columns_stay(cluster):
     assert row["answer"] in ("yes", "no") and row["finish_reason"] == "stop" and row["error"] is None
 
 
+def test_calls_of_tools_and_logprobs_come_back(cluster):
+    """And are the same where Ray computes a row twice."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    body = {"max_tokens": 60, "tools": [tool], "tool_choice": "required", "logprobs": True}
+
+    def run():
+        return formwork.ray.batch(ray.data.from_items([{"prompt": "call f"}]), body=body).take_all()
+
+    (row,) = run()
+    assert (row["answer"], row["finish_reason"], row["error"]) == (None, "tool_calls", None)
+    (call,) = json.loads(row["message"])["tool_calls"]
+    assert call["function"]["name"] == "f"
+    jsonschema.validate(json.loads(call["function"]["arguments"]), schema)
+    assert len(json.loads(row["logprobs"])["content"]) == row["completion_tokens"]
+    assert run() == [row]
+
+
 def refusal(rows, **arguments):
     with pytest.raises(Exception) as caught:
         formwork.ray.batch(ray.data.from_items(rows), **arguments).take_all()

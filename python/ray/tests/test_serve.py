@@ -11,6 +11,8 @@ import time
 from types import SimpleNamespace
 
 import aiohttp
+import anthropic
+import openai
 import pytest
 import ray
 from conftest import SCHEMA, pids_of
@@ -19,7 +21,7 @@ from ray import serve
 import formwork.ray
 from formwork.ray._engine import EngineSpec
 from formwork.ray._process import executable
-from formwork.ray._serve import FormworkReplica, ScaleOnWaiting, _key_of
+from formwork.ray._serve import FormworkReplica, ScaleOnWaiting, _split_key
 from formwork.ray._server import remove_stale_sockets
 
 URL = "http://127.0.0.1:8000"
@@ -130,6 +132,11 @@ def test_a_killed_replica_ends_each_of_its_requests_once(app, second_node):
             began = [asyncio.Event() for _ in range(64)]
             running = [asyncio.create_task(stream(session, seed, began[seed], **LONG)) for seed in range(64)]
             others = [asyncio.create_task(whole(session, seed, **LONG)) for seed in range(16)]
+            # OpenAI's package asks again by itself, as docs/ray.md says.
+            gpt = openai.AsyncOpenAI(api_key="x", base_url=URL + "/v1")
+            fields = {**LONG, "model": "formwork-builtin", "messages": [{"role": "user", "content": "Write about 0."}], "seed": 0}
+            extra = {name: fields.pop(name) for name in ("min_tokens", "ignore_eos")}
+            asked = [asyncio.create_task(gpt.chat.completions.create(**fields, extra_body=extra)) for _ in range(8)]
             await asyncio.gather(*(event.wait() for event in began))
             name, namespace = next(iter(replicas().items()))
             ray.kill(ray.get_actor(name, namespace), no_restart=True)
@@ -141,6 +148,7 @@ def test_a_killed_replica_ends_each_of_its_requests_once(app, second_node):
                 assert ends[seed] == answer or ends[seed][0] != "done"
             for kind, text in await asyncio.gather(*others):
                 assert kind == "done" or text.startswith(("500 ", "503 ")), (kind, text)
+            assert {answer.choices[0].message.content for answer in await asyncio.gather(*asked)} == {expected[0][1]}
             # What comes next is served by the replica that is left.
             assert await stream(session, 0, **LONG) == expected[0]
 
@@ -178,6 +186,35 @@ def test_requests_outlive_the_server_of_their_replica(app):
     assert len(list(server_pids())) == 2
 
 
+def test_official_clients_raise_where_the_server_of_their_stream_is_killed(app):
+    """Each by its own form of an error, so none takes a part for the whole."""
+    app()
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}, "minItems": 700}}}
+    schema |= {"required": ["a"], "additionalProperties": False}
+    messages, form = [{"role": "user", "content": "x"}], {"type": "json_schema", "name": "a", "schema": schema}
+    options = {"api_key": "x", "max_retries": 0}
+    claude, gpt = anthropic.Anthropic(base_url=URL, **options), openai.OpenAI(base_url=URL + "/v1", **options)
+    calls = [
+        lambda: claude.messages.create(
+            model="formwork-builtin", max_tokens=1900, messages=messages, stream=True,
+            extra_body={"output_config": {"format": {"type": "json_schema", "schema": schema}}},
+        ),
+        lambda: gpt.responses.create(
+            model="formwork-builtin", max_output_tokens=1900, input="x", stream=True, text={"format": form},
+        ),
+        lambda: gpt.chat.completions.create(
+            model="formwork-builtin", max_tokens=1900, messages=messages, stream=True,
+            response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
+        ),
+    ]
+    for call in calls:
+        with pytest.raises((anthropic.APIError, openai.APIError), match="ended with exit code -9.*send the request again"):
+            with call() as stream:
+                for number, _ in enumerate(stream):
+                    if number == 5:
+                        os.kill(next(iter(server_pids())), signal.SIGKILL)
+
+
 @pytest.mark.slow
 def test_another_replica_answers_until_the_server_is_back(app, tmp_path, executables):
     """Here it never comes back: its start waits while there is a file."""
@@ -202,6 +239,48 @@ exec {os.path.abspath(executable("formwork"))} "$@"
     assert len(list(server_pids())) == 1
 
 
+class Replica(FormworkReplica):
+    def __del__(self):
+        """Serve calls the real one, and waits for it."""
+
+
+ENDS = {
+    "/v1/messages": b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "the engine',
+    "/v1/responses": b'event: error\ndata: {"type": "error", "sequence_number": ',
+    "/v1/chat/completions": b'data: {"error": {"message": "the engine behind this answer is gone (formwork ended with',
+}
+
+
+@pytest.mark.parametrize("path", ENDS)
+def test_a_stream_ends_in_its_route_s_error_where_its_server_is_killed(executables, path):
+    """A replica by itself, without Serve."""
+    fields = {"model": "formwork-builtin", "stream": True, "ignore_eos": True}
+    if path == "/v1/responses":
+        fields |= {"input": "x", "max_output_tokens": 1900}
+    else:
+        fields |= {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1900}
+    if path == "/v1/messages":
+        del fields["ignore_eos"]
+        schema = {"type": "array", "items": {"type": "integer"}, "minItems": 700}
+        fields["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    asked = ("POST", path + "?beta=true", [("content-type", "application/json")], json.dumps(fields).encode())
+
+    async def check():
+        replica = Replica(EngineSpec(model=None), 8, 1, 60)
+        try:
+            answer = await replica._answer(asked)
+            assert answer.status == 200, answer.first
+            replica._server._process._popen.kill()
+            pieces = [piece async for piece in replica._pieces(answer)]
+        finally:
+            await FormworkReplica.__del__(replica)
+        assert all(piece.endswith(b"\n\n") for piece in pieces)
+        assert pieces[-1].startswith(ENDS[path]) and b"exit code -9" in pieces[-1], pieces[-1]
+        assert pieces[-1].endswith(b"data: [DONE]\n\n") == (path == "/v1/chat/completions")
+
+    asyncio.run(check())
+
+
 def test_a_replica_whose_servers_end_again_and_again_is_ill(monkeypatch):
     """Serve replaces it then. Three may end in a row, and one that can't be started again is enough."""
     started = []
@@ -216,10 +295,6 @@ def test_a_replica_whose_servers_end_again_and_again_is_ill(monkeypatch):
 
         def stop(self):
             pass
-
-    class Replica(FormworkReplica):
-        def __del__(self):
-            """Serve calls the real one, and waits for it."""
 
     monkeypatch.setattr("formwork.ray._serve.Server", DeadServer)
 
@@ -305,12 +380,34 @@ def test_a_replica_comes_while_requests_wait(app):
     asyncio.run(check())
 
 
-def test_a_replica_finds_its_key(monkeypatch):
-    monkeypatch.delenv("FORMWORK_API_KEY", raising=False)
-    assert _key_of(["--max-model-len", "8"]) is None
-    assert _key_of(["--api-key", "a", "--api-key-x", "b"]) == _key_of(["--api-key=a"]) == "a"
-    monkeypatch.setenv("FORMWORK_API_KEY", "c")
-    assert _key_of([]) == "c"
+def test_a_key_stands_on_no_command_line(app):
+    """Which every user of a node can read."""
+    key = "a-key-of-this-test"
+    app(engine_args=["--api-key", key])
+    lines = b""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            lines += pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            pass
+    assert b"formwork-ray-" in lines and key.encode() not in lines
+
+    async def statuses():
+        async with aiohttp.ClientSession() as session:
+            for headers in ({}, {"Authorization": f"Bearer {key}"}):
+                async with session.get(URL + "/v1/models", headers=headers) as answer:
+                    yield answer.status
+
+    async def check():
+        assert [status async for status in statuses()] == [401, 200]
+
+    asyncio.run(check())
+
+
+def test_one_key_is_taken_out_of_the_flags():
+    assert _split_key(["--max-model-len", "8"]) == (["--max-model-len", "8"], None)
+    assert _split_key(["--x", "1", "--api-key", "a", "--api-keys", "f"]) == (["--x", "1", "--api-keys", "f"], "a")
+    assert _split_key(["--api-key=a=", "--x"]) == (["--x"], "a=")
 
 
 @pytest.mark.parametrize(
@@ -340,6 +437,8 @@ def test_how_many_replicas_are_wanted(waiting, running, current, target, wanted)
         ({"max_num_seqs": 0}, "max_num_seqs is 0"),
         ({"drain_s": -1}, "drain_s is -1"),
         ({"engine_args": ["--port", "1"]}, "engine_args has '--port'"),
+        ({"engine_args": ["--api-key", "a", "--api-key=b"]}, "engine_args has '--api-key' 2 times"),
+        ({"engine_args": ["--api-key"]}, "engine_args has '--api-key' without a key"),
     ],
 )
 def test_wrong_arguments_are_named_at_once(arguments, message):

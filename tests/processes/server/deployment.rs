@@ -48,11 +48,12 @@ fn every_metric_of_the_dashboard_is_served() {
 }
 
 /// Kubernetes' manifests that give flags to a server, as arguments or as variables, and their page.
-const MANIFESTS: [&str; 5] = [
+const MANIFESTS: [&str; 6] = [
     "docs/kubernetes.md",
     "deploy/kubernetes/base/deployment.yaml",
     "deploy/kubernetes/components/gateway/deployment.yaml",
     "deploy/kubernetes/components/model-claim/deployment.yaml",
+    "deploy/kubernetes/components/precise-prefixes/kustomization.yaml",
     "deploy/kubernetes/overlays/kserve/servingruntime.yaml",
 ];
 

@@ -113,7 +113,8 @@ def batch_file(
     `formwork-batch -i input_path -o output_path --seed seed` would have written on one machine, but for times: the
     order is that of the input, a line's number stands in its error and decides its seed. It grows by whole results,
     in order, so a run that ends early leaves complete lines and at most one that isn't. With `resume` the complete
-    ones are compared with the input and kept, whichever of the two programs wrote them; the rest is answered.
+    ones are compared with the input by number and `custom_id`, and kept, whichever of the two programs wrote them, also
+    where a `body` has changed; the rest is answered.
 
     An actor that is lost with its node is replaced, and what it had is answered by others meanwhile: no line is
     lost, and none is there twice. Where the cluster has no room for all `engines`, that is logged, and those that

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from typing import Callable, Sequence
+from typing import Callable, Mapping, Sequence
 
 from ._cluster import node_name
 
@@ -64,14 +64,24 @@ class Process:
     that started a process ends. With it a worker that is killed leaves no engine behind.
     """
 
-    def __init__(self, command: Sequence[str], on_line: Callable[[bytes], None], on_end: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        on_line: Callable[[bytes], None],
+        on_end: Callable[[str], None],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """Starts `command`. `on_line` gets each line of its output, `on_end` once what it last said; both in a thread.
+        `environment` is set beside this process's own.
 
         Raises `EngineError` where the system can't start it.
         """
         self._command = list(command)
         self._on_line = on_line
         self._on_end = on_end
+        # Each variable FORMWORK_X stands for a flag --x, and none of Formwork's has this one.
+        inherited = {name: value for name, value in os.environ.items() if name != "FORMWORK_BIN"}
+        self._environment = {**inherited, **(environment or {})}
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._started = threading.Event()
         self._failure: OSError | None = None
@@ -91,8 +101,7 @@ class Process:
                 stderr=subprocess.PIPE,
                 # Ctrl-C in a terminal is the driver's, who then stops the engines in order.
                 start_new_session=True,
-                # Each variable FORMWORK_X stands for a flag --x, and none of Formwork's has this one.
-                env={name: value for name, value in os.environ.items() if name != "FORMWORK_BIN"},
+                env=self._environment,
             )
         except (OSError, subprocess.SubprocessError) as error:
             self._failure = error if isinstance(error, OSError) else OSError(str(error))

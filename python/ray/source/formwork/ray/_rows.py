@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from typing import Any, Mapping, Sequence
 
 import pyarrow as pa
@@ -12,18 +10,11 @@ import ray
 from ray.data import ActorPoolStrategy, Dataset
 
 from ._cluster import node_name, resources, warn_without_room
+from ._columns import COLUMNS, columns_of, seed_of
 from ._engine import BatchEngine, EngineError, EngineSpec
 
-_SCHEMA: tuple[tuple[str, pa.DataType], ...] = (
-    ("answer", pa.string()),
-    ("finish_reason", pa.string()),
-    ("structured_output_complete", pa.bool_()),
-    ("prompt_tokens", pa.int64()),
-    ("completion_tokens", pa.int64()),
-    ("error", pa.string()),
-)
-"""Columns that an answered row has beside its own. Nothing in them depends on time, so a row that Ray
-computes twice is the same twice."""
+_TYPES = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+"""Arrow's types of those of `COLUMNS`."""
 
 _OWN_FIELDS = {
     "messages": "messages come from the rows",
@@ -35,8 +26,6 @@ _OWN_FIELDS = {
     "n": "a row has one answer, so repeat the row with a column that differs",
 }
 """Fields of a request that `body` may not have, and why."""
-
-_LINE_NUMBER = re.compile(r"^line \d+: ")
 
 
 def batch(
@@ -56,8 +45,10 @@ def batch(
     """A dataset with the rows of `dataset`, each answered: lazy, as Ray's own operations are.
 
     A row has a column `prompt` (a user's message, str) or `messages` (a list of `{"role", "content"}`). It comes
-    back with all its columns and these: `answer`, `finish_reason`, `structured_output_complete`, `prompt_tokens`,
-    `completion_tokens`, `error`. A row that can't be served has an `error` and no `answer`.
+    back with all its columns and these: `answer`, `message`, `logprobs`, `finish_reason`,
+    `structured_output_complete`, `prompt_tokens`, `completion_tokens`, `error`. `message` is the whole message as JSON
+    where it is more than its text (calls of tools, reasoning), so that `answer` may be `None` without an error. A row
+    that can't be served has an `error` and nothing else.
 
     - `model`: a path that all nodes have, a name on the Hugging Face Hub, or `None` for the built-in model.
     - `structured_outputs`: the constraint of all answers, `docs/constraints.md`.
@@ -120,7 +111,7 @@ class FormworkEngine:
         self._is_checked = False
 
     async def __call__(self, batch: pa.Table) -> pa.Table:
-        for name, _ in _SCHEMA:
+        for name in COLUMNS:
             if name in batch.column_names:
                 raise EngineError(f"the dataset has a column {name!r}, which formwork.ray.batch writes: rename it")
         rows = batch.to_pylist()
@@ -130,13 +121,14 @@ class FormworkEngine:
             await self._check_fields()
             self._is_checked = True
         results = await self._engine.answer([(None, self._line(row)) for row in rows])
-        return _with_answers(batch, [_columns(json.loads(result)) for result in results])
+        answers = [columns_of(json.loads(result), seed_of(row, self._seed)) for row, result in zip(rows, results)]
+        return _with_answers(batch, answers)
 
     async def _check_fields(self) -> None:
         """What all rows have is refused at once, by an answer to a greeting, and not once for each row."""
         line = self._line({"prompt": "Hello"})
         (result,) = await self._engine.answer([(None, line)])
-        columns = _columns(json.loads(result))
+        columns = columns_of(json.loads(result), 0)
         if columns["error"] is not None:
             raise EngineError(
                 f"the engine of node {node_name()} ({self._spec.version or 'version unknown'}, model "
@@ -151,37 +143,12 @@ class FormworkEngine:
             body["messages"] = row["messages"]
         else:
             body["messages"] = [{"role": "user", "content": row.get("prompt")}]
-        body["seed"] = row["seed"] if row.get("seed") is not None else _seed_of(row, self._seed)
+        body["seed"] = row["seed"] if row.get("seed") is not None else seed_of(row, self._seed)
         line = {"custom_id": "row", "method": "POST", "url": "/v1/chat/completions", "body": body}
         return json.dumps(line, default=str).encode()
 
 
-def _seed_of(row: dict[str, Any], seed: int) -> int:
-    """A row's seed, 0 to 2^62 - 1: a hash of `seed` and of all its columns, whatever the place or the time."""
-    text = json.dumps([seed, row], sort_keys=True, default=str)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 2
-
-
-def _columns(result: dict[str, Any]) -> dict[str, Any]:
-    """A result of the batch format as the columns of `_SCHEMA`."""
-    columns: dict[str, Any] = {name: None for name, _ in _SCHEMA}
-    response = result.get("response") or {}
-    body = response.get("body") or {}
-    error = result.get("error") or body.get("error")
-    if error is not None or response.get("status_code") != 200:
-        message = str((error or {}).get("message", "no message"))
-        columns["error"] = _LINE_NUMBER.sub("", message)
-        return columns
-    choice = body["choices"][0]
-    columns["answer"] = choice["message"].get("content")
-    columns["finish_reason"] = choice["finish_reason"]
-    columns["structured_output_complete"] = choice.get("structured_output_complete")
-    columns["prompt_tokens"] = body["usage"]["prompt_tokens"]
-    columns["completion_tokens"] = body["usage"]["completion_tokens"]
-    return columns
-
-
 def _with_answers(batch: pa.Table, answers: list[dict[str, Any]]) -> pa.Table:
-    for name, kind in _SCHEMA:
-        batch = batch.append_column(name, pa.array([answer[name] for answer in answers], kind))
+    for name, kind in COLUMNS.items():
+        batch = batch.append_column(name, pa.array([answer[name] for answer in answers], _TYPES[kind]))
     return batch

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import logging
 import math
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, AsyncIterator, Callable, Mapping, Sequence
 
@@ -24,6 +22,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ._cluster import node_name, resources, warn_without_room
 from ._engine import EngineError, EngineSpec
+from ._lost import error_body, last_events, whole_events
 from ._server import Server
 
 _log = logging.getLogger("formwork.ray")
@@ -55,6 +54,8 @@ Asked = tuple[str, str, list[tuple[str, str]], bytes]
 class Answer:
     """An answer of which the first piece is there, so nothing can be lost before it."""
 
+    path: str
+    """What was asked for, with its query: by it errors have their form."""
     status: int
     headers: dict[str, str]
     first: bytes
@@ -75,11 +76,13 @@ class FormworkReplica:
     ends two of them.
     """
 
-    def __init__(self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float) -> None:
-        self._key = _key_of(spec.engine_args)
+    def __init__(
+        self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float, api_key: str | None = None
+    ) -> None:
+        self._key = api_key or os.environ.get("FORMWORK_API_KEY")
         self._session: aiohttp.ClientSession | None = None
         self._server: Server | None = None
-        self._new_server = partial(Server, spec, max_num_seqs, drain_s, start_s)
+        self._new_server = partial(Server, spec, max_num_seqs, drain_s, start_s, api_key)
         self._revival: asyncio.Task[None] | None = None
         self._deaths = 0
         self._server = self._new_server()
@@ -105,7 +108,7 @@ class FormworkReplica:
         try:
             answer = await self._answer(asked)
         except (*_BROKEN, EngineError) as error:
-            return JSONResponse(await _gone(error, server), 503, {"Retry-After": "1"})
+            return JSONResponse(error_body(asked[1], await _gone(error, server)), 503, {"Retry-After": "1"})
         if answer.rest is None:
             return Response(answer.first, answer.status, answer.headers)
         return StreamingResponse(self._pieces(answer), answer.status, answer.headers)
@@ -149,9 +152,9 @@ class FormworkReplica:
             if answer.content_type != "text/event-stream":
                 whole = await answer.read()
                 self._deaths = 0
-                return Answer(answer.status, kept, whole, None, answer.release, server)
-            pieces = aiter(answer.content.iter_any())
-            return Answer(answer.status, kept, await anext(pieces, b""), pieces, answer.close, server)
+                return Answer(url, answer.status, kept, whole, None, answer.release, server)
+            pieces = whole_events(answer.content.iter_any())
+            return Answer(url, answer.status, kept, await anext(pieces, b""), pieces, answer.close, server)
         except BaseException:
             answer.close()
             raise
@@ -167,22 +170,24 @@ class FormworkReplica:
         except BaseException:
             pieces.cancel()
             raise
-        return Answer(status, headers, first, pieces if is_stream else None, pieces.cancel, None)
+        return Answer(asked[1], status, headers, first, pieces if is_stream else None, pieces.cancel, None)
 
     async def _pieces(self, answer: Answer) -> AsyncIterator[bytes]:
-        """An answer's bytes. Where the server is lost, a stream ends as its own errors do: an event, then `[DONE]`.
+        """An answer's bytes. Where the server is lost, a stream ends as its route's own errors do (`last_events`).
 
         A client that leaves ends this generator, and with it the connection and the engine's work.
         """
+        piece = answer.first
         try:
-            yield answer.first
+            yield piece
             if answer.rest is not None:
                 async for piece in answer.rest:
                     yield piece
             if answer.server is self._server:
                 self._deaths = 0
         except _BROKEN as error:
-            yield f"\n\ndata: {json.dumps(await _gone(error, answer.server))}\n\ndata: [DONE]\n\n".encode()
+            request_id = answer.headers.get("request-id", "")
+            yield last_events(answer.path, await _gone(error, answer.server), request_id, piece)
         finally:
             answer.close()
 
@@ -248,19 +253,32 @@ async def _end_of(server: Server | None) -> str | None:
     return None if server is None else server.ended
 
 
-async def _gone(error: Exception, server: Server | None) -> dict[str, Any]:
-    """The body of an error for a lost answer: which process ended and how, or what broke. Its log isn't the client's."""
+async def _gone(error: Exception, server: Server | None) -> str:
+    """The message for a lost answer: which process ended and how, or what broke. Its log isn't the client's."""
     what = (await _end_of(server) or f"{type(error).__name__}: {error}").partition(": ")[0]
-    message = f"the engine behind this answer is gone ({what}): send the request again"
-    return {"error": {"message": message, "type": "service_unavailable", "param": None, "code": 503}}
+    return f"the engine behind this answer is gone ({what}): send the request again"
 
 
-def _key_of(engine_args: Sequence[str]) -> str | None:
-    """The server's key, where it asks for one: of the flag `--api-key`, else of its variable."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--api-key", default=os.environ.get("FORMWORK_API_KEY"))
-    key: str | None = parser.parse_known_args(list(engine_args))[0].api_key
-    return key
+def _split_key(engine_args: Sequence[str]) -> tuple[list[str], str | None]:
+    """The flags without `--api-key`, and its key. Raises `ValueError` where there is more than one key, or none."""
+    rest: list[str] = []
+    keys: list[str] = []
+    flags = iter(engine_args)
+    for flag in flags:
+        if flag == "--api-key":
+            keys.append(next(flags, ""))
+        elif flag.startswith("--api-key="):
+            keys.append(flag.partition("=")[2])
+        else:
+            rest.append(flag)
+    if "" in keys:
+        raise ValueError("engine_args has '--api-key' without a key")
+    if len(keys) > 1:
+        raise ValueError(
+            f"engine_args has '--api-key' {len(keys)} times: engines get one, in their environment; "
+            "several stand in a file on each node, '--api-keys'"
+        )
+    return rest, keys[0] if keys else None
 
 
 def _sum_of(metrics: str, name: str) -> float:
@@ -308,7 +326,8 @@ def serve_app(
 ) -> serve.Application:
     """An application for `ray.serve.run`: every route of `formwork serve`, streams included.
 
-    - `model`, `num_cpus`, `num_gpus`, `engine_args`: as of `batch`; each replica owns an engine.
+    - `model`, `num_cpus`, `num_gpus`, `engine_args`: as of `batch`; each replica owns an engine. A key of `--api-key`
+      gets to the engines in their environment, not on a command line.
     - `max_num_seqs`: requests that an engine runs at the same time; others wait in it.
     - `min_replicas` to `max_replicas` replicas: one more for each `waiting_per_replica` requests that wait in all of
       them together for `upscale_delay_s` seconds; as many as those that run need once none waited for
@@ -326,6 +345,8 @@ def serve_app(
     where a node has no such model or executable.
     """
     spec = EngineSpec.of(model, engine_args, num_cpus)
+    flags, api_key = _split_key(spec.engine_args)
+    spec = replace(spec, engine_args=tuple(flags))
     for argument, value in (
         ("max_num_seqs", max_num_seqs),
         ("min_replicas", min_replicas),
@@ -361,4 +382,4 @@ def serve_app(
         ),
         ray_actor_options={**dict(ray_actor_options or {}), "num_cpus": num_cpus, "num_gpus": num_gpus},
     )(FormworkReplica)
-    return deployment.bind(spec, max_num_seqs, drain_s, start_s)
+    return deployment.bind(spec, max_num_seqs, drain_s, start_s, api_key)

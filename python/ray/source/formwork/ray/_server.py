@@ -40,8 +40,13 @@ def remove_stale_sockets() -> None:
 class Server:
     """A `formwork serve` on a Unix domain socket that only this user can open."""
 
-    def __init__(self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float) -> None:
-        """Checks the node, starts the server and waits until it is ready. Raises `EngineError`."""
+    def __init__(
+        self, spec: EngineSpec, max_num_seqs: int, drain_s: float, start_s: float, api_key: str | None = None
+    ) -> None:
+        """Checks the node, starts the server and waits until it is ready. Raises `EngineError`.
+
+        `api_key` goes into its environment: every user of the node can read a command line.
+        """
         spec.check_node()
         remove_stale_sockets()
         self._drain_s = drain_s
@@ -58,7 +63,8 @@ class Server:
         # What `serve` prints on its standard output is its address, once requests may come.
         limits = ["--max-num-seqs", str(max_num_seqs), "--shutdown-timeout", str(math.ceil(drain_s))]
         command[1:1] = ["serve", "--uds", self.socket, *limits]
-        self._process = Process(command, lambda line: ready.set(), on_end)
+        environment = {} if api_key is None else {"FORMWORK_API_KEY": api_key}
+        self._process = Process(command, lambda line: ready.set(), on_end, environment)
         if not ready.wait(start_s):
             self.stop()
             raise EngineError(f"node {node_name()}: formwork serve was not ready after start_s = {start_s} seconds")
