@@ -76,7 +76,7 @@ def client():
     """A session with a key, which servers that ask for none ignore."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=120),
+        timeout=aiohttp.ClientTimeout(total=300),
         headers={"Authorization": "Bearer secret"},
     )
 
@@ -131,7 +131,7 @@ def test_a_killed_replica_ends_each_of_its_requests_once(app, second_node):
             gpt = openai.AsyncOpenAI(api_key="x", base_url=URL + "/v1")
             fields = {**LONG, "model": "formwork-builtin", "messages": [{"role": "user", "content": "Write about 0."}], "seed": 0}
             extra = {name: fields.pop(name) for name in ("min_tokens", "ignore_eos")}
-            asked = [asyncio.create_task(gpt.chat.completions.create(**fields, extra_body=extra)) for _ in range(8)]
+            asked = [asyncio.create_task(gpt.chat.completions.create(**fields, extra_body=extra)) for _ in range(4)]
             await asyncio.gather(*(event.wait() for event in began))
             name, namespace = next(iter(replicas().items()))
             ray.kill(ray.get_actor(name, namespace), no_restart=True)
