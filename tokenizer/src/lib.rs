@@ -40,6 +40,7 @@ mod chat_template;
 mod config;
 mod decode_stream;
 mod error;
+mod file_content;
 mod files;
 mod gguf;
 mod json_limits;
@@ -56,6 +57,7 @@ pub use chat_template::{
 pub use config::GenerationConfig;
 pub use decode_stream::DecodeStream;
 pub use error::TokenizerError;
+pub use file_content::{SAMPLE_BYTES, hash_content};
 pub use model_file::{ModelFileError, open_model_file, read_model_file};
 pub use tokenizer::Tokenizer;
 pub use weights_fingerprint::weights_fingerprint;

@@ -2,24 +2,15 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use blake3::Hasher;
 
+use crate::file_content::hash_content;
 use crate::{ModelFileError, open_model_file};
 
-/// Bytes that are read at the beginning of each file: headers, for the most part.
-const HEAD_BYTES: u64 = 64 << 10;
-
-/// Samples of each file, from its beginning to its end.
-const NUM_SAMPLES: u64 = 16;
-
-/// Bytes of each.
-const SAMPLE_BYTES: u64 = 4 << 10;
-
 /// A hash of a model's weights, hex: of the names and lengths of a folder's safetensors files, or of one GGUF
-/// file, with samples of what is in them. It tells apart models that have a name and a tokenizer in common, from one
+/// file, with samples of what is in them ([`hash_content`]). It tells apart models that have a name and a tokenizer in common, from one
 /// process to another; it is no checksum. `None` where there are no weights.
 ///
 /// # Errors
@@ -32,7 +23,7 @@ pub fn weights_fingerprint(model: &Path) -> Result<Option<String>, ModelFileErro
     let mut hasher = Hasher::new();
     if model.is_file() {
         let file = File::open(model).map_err(failed)?;
-        hash_samples(&file, &mut hasher).map_err(failed)?;
+        hash_file(&file, &mut hasher).map_err(failed)?;
         return Ok(Some(hasher.finalize().to_hex().to_string()));
     }
     let mut names = Vec::new();
@@ -46,29 +37,16 @@ pub fn weights_fingerprint(model: &Path) -> Result<Option<String>, ModelFileErro
     for name in &names {
         let file = open_model_file(model, name)?;
         hasher.update(name.as_bytes());
-        hash_samples(&file, &mut hasher).map_err(failed)?;
+        hash_file(&file, &mut hasher).map_err(failed)?;
     }
     Ok((!names.is_empty()).then(|| hasher.finalize().to_hex().to_string()))
 }
 
-/// A file's length, beginning and samples.
-fn hash_samples(file: &File, hasher: &mut Hasher) -> io::Result<()> {
+/// A file's length, and what is in it.
+fn hash_file(file: &File, hasher: &mut Hasher) -> io::Result<()> {
     let len = file.metadata()?.len();
     hasher.update(&len.to_le_bytes());
-    let mut hash = |start: u64, bytes: u64| {
-        let mut part = vec![0; bytes.min(len - start) as usize];
-        file.read_exact_at(&mut part, start)?;
-        hasher.update(&part);
-        Ok::<_, io::Error>(())
-    };
-    hash(0, HEAD_BYTES)?;
-    let last = len.saturating_sub(SAMPLE_BYTES);
-    for sample in 1..=NUM_SAMPLES {
-        // In 128 bits, since the product of a file's size may exceed 64.
-        let at = u128::from(last) * u128::from(sample) / u128::from(NUM_SAMPLES);
-        hash(at as u64, SAMPLE_BYTES)?;
-    }
-    Ok(())
+    hash_content(file, 0, len, hasher)
 }
 
 #[cfg(test)]

@@ -1,22 +1,16 @@
 //! What a model's files are, without reading all of them.
 
-use std::fs::{File, Metadata};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 
 use blake3::Hasher;
+use tokenizer::hash_content;
 
 use crate::model_executor::QuantizationConfig;
 use crate::model_executor::checkpoint::SourceFile;
 
-/// Blocks that are read of a file's tensors, from the first byte to the last at equal distances.
-pub(super) const NUM_SAMPLES: u64 = 256;
-
-/// Bytes of such a block: a page, so that each takes one access to a disk.
-pub(super) const SAMPLE_BYTES: u64 = 4096;
-
 /// A hash of the files and of what `config` says that their numbers mean, which stands in another file: their names, what the system says of them, their headers and
-/// [`NUM_SAMPLES`] blocks of their tensors; `None` where there are no files, or one can't be read.
+/// blocks of their tensors ([`hash_content`]); `None` where there are no files, or one can't be read.
 ///
 /// A change in place shows in the time of the last change of status, which no program can set back;
 /// one that comes with another file shows in its number too. Where a file system keeps neither, a
@@ -59,39 +53,4 @@ fn hash_status(metadata: &Metadata, hasher: &mut Hasher) {
     ] {
         hasher.update(&number.to_le_bytes());
     }
-}
-
-/// The header, and blocks of what follows.
-pub(super) fn hash_content(
-    file: &File,
-    header_len: u64,
-    len: u64,
-    hasher: &mut Hasher,
-) -> io::Result<()> {
-    let header_len = header_len.min(len);
-    hash_range(file, 0, header_len, hasher)?;
-    let data_len = len - header_len;
-    if data_len <= NUM_SAMPLES * SAMPLE_BYTES {
-        return hash_range(file, header_len, data_len, hasher);
-    }
-    let last = data_len - SAMPLE_BYTES;
-    for sample in 0..NUM_SAMPLES {
-        // In 128 bits, since the product of a file's size may exceed 64.
-        let at = u128::from(last) * u128::from(sample) / u128::from(NUM_SAMPLES - 1);
-        hash_range(file, header_len + at as u64, SAMPLE_BYTES, hasher)?;
-    }
-    Ok(())
-}
-
-fn hash_range(file: &File, start: u64, len: u64, hasher: &mut Hasher) -> io::Result<()> {
-    const CHUNK_BYTES: u64 = 1 << 20;
-    let mut chunk = vec![0; len.min(CHUNK_BYTES) as usize];
-    let (mut at, end) = (start, start.saturating_add(len));
-    while at < end {
-        let part = &mut chunk[..(end - at).min(CHUNK_BYTES) as usize];
-        file.read_exact_at(part, at)?;
-        hasher.update(part);
-        at += part.len() as u64;
-    }
-    Ok(())
 }

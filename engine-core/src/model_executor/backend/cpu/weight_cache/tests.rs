@@ -7,7 +7,6 @@ use super::super::kernel_tests::{Random, bytes};
 use super::super::quantized::{Q4, Q8, QuantizedMatrix};
 use super::super::wide::{Wide4, Wide8, WideMatrix};
 use super::file::{CHUNK_BYTES, VERSION};
-use super::fingerprint::{NUM_SAMPLES, SAMPLE_BYTES, hash_content};
 use super::*;
 use crate::model_executor::checkpoint::SourceFile;
 use crate::model_executor::weights::StoredTensor;
@@ -349,44 +348,10 @@ fn a_change_whose_time_was_set_back_is_another_model() {
     let changed = file.metadata().unwrap().modified().unwrap();
     let first = fingerprint_of(&[&path], 100);
     // Between two of the blocks that are read, so that only the system tells.
-    let between = 100 + SAMPLE_BYTES + 7;
+    let between = 100 + tokenizer::SAMPLE_BYTES + 7;
     file.write_all_at(&[2], between).unwrap();
     file.set_modified(changed).unwrap();
     assert_ne!(first, fingerprint_of(&[&path], 100));
-}
-
-/// What a fingerprint knows of a file's content alone.
-fn content_of(bytes: &[u8], header_len: u64) -> blake3::Hash {
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(bytes).unwrap();
-    let mut hasher = blake3::Hasher::new();
-    hash_content(&file, header_len, bytes.len() as u64, &mut hasher).unwrap();
-    hasher.finalize()
-}
-
-#[test]
-fn changes_of_a_255th_of_the_tensors_are_seen_wherever_they_are() {
-    let header_len = 1_500_000;
-    // The longest header is read whole, and so are few bytes of tensors.
-    let sampled = (NUM_SAMPLES * SAMPLE_BYTES) as usize;
-    for data_len in [0, 1, sampled, sampled + 1, 5_000_000] {
-        let bytes = vec![1; header_len + data_len];
-        let first = content_of(&bytes, header_len as u64);
-        let mut changes = vec![(0, 1), (header_len / 2, 1), (header_len - 1, 1)];
-        if data_len > 0 {
-            changes.push((header_len, 1));
-            changes.push((header_len + data_len - 1, 1));
-            let long = data_len.div_ceil(NUM_SAMPLES as usize - 1);
-            let steps = (0..data_len - long + 1).step_by(1 + data_len / 23);
-            changes.extend(steps.map(|start| (header_len + start, long)));
-        }
-        for (start, len) in changes {
-            let mut bytes = bytes.clone();
-            bytes[start..start + len].fill(2);
-            let second = content_of(&bytes, header_len as u64);
-            assert_ne!(first, second, "{data_len}: {start}, {len}");
-        }
-    }
 }
 
 #[test]
