@@ -9,6 +9,7 @@ use structured_output::{Draft, GrammarCompiler, PropertyOrder};
 use crate::place::within_memory;
 use crate::random::{self, Random};
 use crate::subject::{self, Subject, Validator};
+use crate::walks;
 
 pub(crate) static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| subject::compiler(true));
 
@@ -74,22 +75,8 @@ pub(crate) fn disagreement(schema: &Value, draft: Draft, seed: u64) -> Option<St
     let validator = Validator::new(schema, draft)?;
     let subject = Subject::by(&COMPILER, schema, draft, PropertyOrder::Any)?;
     let mut documents: Vec<Value> = (0..12).map(|_| random::document(&mut random, 3)).collect();
-    for _ in 0..4 {
-        let text = match subject.walk(&mut random) {
-            Ok(Some(text)) => text,
-            Ok(None) => break,
-            Err(error) => return Some(error),
-        };
-        let Some(document) = subject::document(&text) else {
-            continue;
-        };
-        if !validator.is_valid(&document) {
-            return Some(format!("the masks lead to {text}"));
-        }
-        for _ in 0..3 {
-            documents.push(random::mutated(&mut random, &document));
-        }
-        documents.push(document);
+    if let Err(error) = walks(&subject, &validator, &mut random, 4, 3, &mut documents) {
+        return Some(error);
     }
     for document in documents {
         let Some(document) = subject::document(&document.to_string()) else {

@@ -39,6 +39,34 @@ fn disagreement(schema: &Value, draft: Draft, seed: u64) -> Option<String> {
     disagreement_on(schema, draft, documents, random)
 }
 
+/// Adds the documents that some walks along the masks lead to, and of each some that are like it. An error where
+/// one isn't valid.
+fn walks(
+    subject: &Subject,
+    validator: &Validator,
+    random: &mut Random,
+    num_walks: usize,
+    num_mutated: usize,
+    documents: &mut Vec<Value>,
+) -> Result<(), String> {
+    for _ in 0..num_walks {
+        let Some(text) = subject.walk(random)? else {
+            break;
+        };
+        let Some(document) = subject::document(&text) else {
+            continue;
+        };
+        if !validator.is_valid(&document) {
+            return Err(format!("the masks lead to {text}"));
+        }
+        for _ in 0..num_mutated {
+            documents.push(random::mutated(random, &document));
+        }
+        documents.push(document);
+    }
+    Ok(())
+}
+
 /// One of some documents, or one that is like them or that masks lead to.
 fn disagreement_on(
     schema: &Value,
@@ -50,22 +78,8 @@ fn disagreement_on(
     let any = Subject::new(schema, draft, PropertyOrder::Any)?;
     let ordered = Subject::new(schema, draft, PropertyOrder::Schema)?;
     for subject in [&any, &ordered] {
-        for _ in 0..4 {
-            let text = match subject.walk(&mut random) {
-                Ok(Some(text)) => text,
-                Ok(None) => break,
-                Err(error) => return Some(error),
-            };
-            let Some(document) = subject::document(&text) else {
-                continue;
-            };
-            if !validator.is_valid(&document) {
-                return Some(format!("the masks lead to {text}"));
-            }
-            for _ in 0..3 {
-                documents.push(random::mutated(&mut random, &document));
-            }
-            documents.push(document);
+        if let Err(error) = walks(subject, &validator, &mut random, 4, 3, &mut documents) {
+            return Some(error);
         }
     }
     for document in documents {

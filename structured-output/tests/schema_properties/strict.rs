@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 use structured_output::{Draft, JsonSchemaOptions, PropertyOrder};
 
 use crate::place::within_memory;
-use crate::random::{self, Random};
-use crate::subject::{self, COMPILER, Subject, Validator};
+use crate::random::Random;
+use crate::subject::{COMPILER, Subject, Validator};
+use crate::walks;
 
 const NAMES: &[&str] = &["a", "b", "c"];
 
@@ -108,19 +109,8 @@ pub(crate) fn beyond(schema: &Value, draft: Draft, seed: u64) -> Option<String> 
     };
     let subject = Subject::with(&COMPILER, schema, options)?;
     let mut documents: Vec<Value> = (0..20).map(|_| document(&mut random, 2)).collect();
-    for _ in 0..6 {
-        let text = match subject.walk(&mut random) {
-            Ok(Some(text)) => text,
-            Ok(None) => break,
-            Err(error) => return Some(error),
-        };
-        let Some(document) = subject::document(&text) else {
-            continue;
-        };
-        if !validator.is_valid(&document) {
-            return Some(format!("the masks lead to {text}"));
-        }
-        documents.push(random::mutated(&mut random, &document));
+    if let Err(error) = walks(&subject, &validator, &mut random, 6, 1, &mut documents) {
+        return Some(error);
     }
     documents.into_iter().find_map(|document| {
         let text = document.to_string();
