@@ -97,6 +97,7 @@ pub use bitmask::{
 };
 pub use compiler::{GrammarCompiler, RenewError};
 pub use did_you_mean::did_you_mean;
+pub use engine::RequestMemory;
 pub use error::{CompileError, MatcherError, Problem, ProblemPlace, ProblemPosition};
 pub use grammar::CompiledGrammar;
 pub use mask::{MaskRef, MaskView};

@@ -6,7 +6,7 @@ mod byte_vocabulary;
 use byte_vocabulary::EOS;
 use structured_output::{
     CancelFlag, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions,
-    MatcherError, RenewError,
+    MatcherError, RenewError, RequestMemory,
 };
 
 fn compiler(cache_bytes: usize) -> GrammarCompiler {
@@ -250,4 +250,43 @@ fn a_renewed_matcher_stands_where_it_stood() {
             }
         }
     }
+}
+
+/// What the answers to one request add to the memory that all share is bounded, however many there are.
+#[test]
+fn a_request_that_fills_more_than_its_share_goes_on_apart_and_alone() {
+    let compiler = compiler(4 << 20);
+    let start = || hog(&compiler);
+    let memory = RequestMemory::default();
+    let mut answers = [start(), start(), start()];
+    answers
+        .iter_mut()
+        .for_each(|answer| answer.set_request_memory(&memory));
+    let [first, second, third] = &mut answers;
+    let alone = fill(&mut start());
+    let of_share = fill(first);
+    assert!(of_share * 4 < alone, "{of_share} of {alone}");
+    // What is known costs nothing, and nobody else is held up.
+    assert!(second.accept_token(u32::from(b'{')).unwrap());
+    let mut other = start();
+    assert!(fill(&mut other) > of_share);
+    // Of its siblings' share nothing is left.
+    let mut unknown = b"\"another\":".iter().map(|&byte| u32::from(byte));
+    assert!(unknown.any(|token_id| second.accept_token(token_id).is_err()));
+    for answer in [&mut *first, &mut *second] {
+        assert!(!answer.is_apart());
+        renew(&compiler, answer).unwrap();
+        assert!(answer.is_apart());
+    }
+    // One of them fills what is apart, and comes no further in what nobody else may fill.
+    while compiler.has_own_memory() {
+        fill(first);
+        renew(&compiler, first).unwrap();
+    }
+    assert_eq!(
+        renew(&compiler, third),
+        Err(RenewError::NoMemory { max: 1 })
+    );
+    drop(answers);
+    assert!(compiler.has_own_memory());
 }

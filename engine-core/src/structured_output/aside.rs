@@ -1,7 +1,7 @@
 //! What a step can't wait for: a grammar's answer that takes more work than a step may, found aside,
 //! and then known.
 
-use structured_output::{CancelFlag, MatcherError, RenewError};
+use structured_output::{CancelFlag, MatcherError, RenewError, RequestMemory};
 
 use super::jump_forward::ForcedTokens;
 use super::mask::TokenMask;
@@ -94,6 +94,14 @@ impl StructuredOutputRequest {
     /// [`StructuredOutputGrammar::set_max_bytes`]: super::backend::StructuredOutputGrammar::set_max_bytes
     pub(super) fn set_max_bytes(&mut self, max_bytes: Option<usize>) {
         self.grammar.set_max_bytes(max_bytes);
+    }
+
+    /// Counts what the grammar adds to memory that all share for a request, as
+    /// [`StructuredOutputGrammar::set_request_memory`] does.
+    ///
+    /// [`StructuredOutputGrammar::set_request_memory`]: super::backend::StructuredOutputGrammar::set_request_memory
+    pub(super) fn set_request_memory(&mut self, memory: &RequestMemory) {
+        self.grammar.set_request_memory(memory);
     }
 
     /// What is left of these; `None` where there is no limit.

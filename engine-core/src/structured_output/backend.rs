@@ -4,8 +4,8 @@
 
 use protocol::StructuredOutputsParams;
 use structured_output::{
-    CancelFlag, CompileEffort, CompileError, MaskRef, MatcherError, RenewError, TextSearch,
-    TokenizerInfo,
+    CancelFlag, CompileEffort, CompileError, MaskRef, MatcherError, RenewError, RequestMemory,
+    TextSearch, TokenizerInfo,
 };
 
 /// Compiles constraints. Shared by the compile threads.
@@ -200,6 +200,10 @@ pub trait StructuredOutputGrammar: Send {
 
     /// What is left of these; `None` where there is no limit.
     fn bytes_left(&self) -> Option<usize>;
+
+    /// From here on, what it adds to memory that all share counts for a request with other grammars: beyond their share
+    /// calls fail with [`MatcherError::StatesExhausted`].
+    fn set_request_memory(&mut self, memory: &RequestMemory);
 
     /// Lets others go first that wait for the memory it shares with them.
     fn let_others_pass(&self);

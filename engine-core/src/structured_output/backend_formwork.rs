@@ -5,7 +5,8 @@ use std::sync::Arc;
 use protocol::StructuredOutputsParams;
 use structured_output::{
     CancelFlag, CompileBudget, CompileEffort, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    GrammarSpecification, Limits, MaskRef, MatcherError, RenewError, TextSearch, TokenizerInfo,
+    GrammarSpecification, Limits, MaskRef, MatcherError, RenewError, RequestMemory, TextSearch,
+    TokenizerInfo,
 };
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
@@ -225,6 +226,10 @@ impl StructuredOutputGrammar for FormworkGrammar {
 
     fn bytes_left(&self) -> Option<usize> {
         self.matcher.bytes_left()
+    }
+
+    fn set_request_memory(&mut self, memory: &RequestMemory) {
+        self.matcher.set_request_memory(memory);
     }
 
     fn let_others_pass(&self) {

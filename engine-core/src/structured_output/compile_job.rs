@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use protocol::{RequestError, SamplingParams};
-use structured_output::{CancelFlag, CompileError, MatcherError, RenewError};
+use structured_output::{CancelFlag, CompileError, MatcherError, RenewError, RequestMemory};
 
 use super::aside::Aside;
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
@@ -61,6 +61,8 @@ pub(super) enum Purpose {
         begun: Option<Begun>,
         /// Bytes of states that these have added.
         num_added_bytes: usize,
+        /// What it takes together with its siblings, such as the other answers to one request of a client.
+        request_memory: RequestMemory,
     },
     /// A request that goes on once its grammar has room again, or has found an answer that takes
     /// longer than a step may wait.
@@ -177,11 +179,13 @@ impl<'a> Compiler<'a> {
                 output_token_ids,
                 begun,
                 num_added_bytes,
+                request_memory,
             } => {
                 let mut begin = match begun.take() {
                     Some(begun) => begun,
                     None => self.begin(params, *reasoning_ended, cancel)?,
                 };
+                begin.request.set_request_memory(request_memory);
                 // Whoever is let in already goes on for as long as there is memory.
                 let may_add = MAX_BYTES_TO_START.saturating_sub(*num_added_bytes);
                 let max_bytes = output_token_ids.is_empty().then_some(may_add);

@@ -149,6 +149,7 @@ impl StructuredOutputManager {
                 output_token_ids: request.output_token_ids.to_vec(),
                 begun: None,
                 num_added_bytes: 0,
+                request_memory: named.request_memory(),
             },
             turn: Turn::first(Duty::Begin),
             source_bytes: named.source_bytes(),

@@ -115,7 +115,7 @@ mod tests {
 
     use structured_output::{
         CancelFlag, CompileBudget, CompilerOptions, GrammarCompiler, GrammarSpecification,
-        TokenizerInfo,
+        RequestMemory, TokenizerInfo,
     };
 
     use super::*;
@@ -139,6 +139,7 @@ mod tests {
             output_token_ids: Vec::new(),
             begun: None,
             num_added_bytes: 0,
+            request_memory: RequestMemory::default(),
         };
         refusal(params, &purpose, &error.into())
     }

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use protocol::{Shared, StructuredOutputsParams};
+use structured_output::RequestMemory;
 
 use super::backend::CompileGrammarError;
 use super::compile_job::CompileJob;
@@ -66,6 +67,7 @@ struct Specification {
 pub(crate) struct NamedConstraint {
     params: Shared<StructuredOutputsParams>,
     constraint: Constraint,
+    request_memory: RequestMemory,
 }
 
 impl NamedConstraint {
@@ -74,6 +76,7 @@ impl NamedConstraint {
         Self {
             params: params.clone(),
             constraint: Constraint::of(params),
+            request_memory: RequestMemory::default(),
         }
     }
 
@@ -84,6 +87,11 @@ impl NamedConstraint {
 
     pub(super) fn constraint(&self) -> Constraint {
         self.constraint.clone()
+    }
+
+    /// What the grammars of all requests that share it take together.
+    pub(super) fn request_memory(&self) -> RequestMemory {
+        self.request_memory.clone()
     }
 
     /// How long its text is.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use protocol::{SamplingParams, Shared, StructuredOutputsConstraint, StructuredOutputsParams};
 use structured_output::{
-    CancelFlag, CompileEffort, MaskRef, MatcherError, RenewError, TextSearch, TokenizerInfo,
+    CancelFlag, CompileEffort, MaskRef, MatcherError, RenewError, RequestMemory, TextSearch,
+    TokenizerInfo,
 };
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
@@ -73,6 +74,7 @@ pub(super) fn job_of(
             output_token_ids: Vec::new(),
             begun: None,
             num_added_bytes: 0,
+            request_memory: named.request_memory(),
         },
         turn: Turn::first(Duty::Begin),
         cancel: CancelFlag::new(),
@@ -235,6 +237,10 @@ impl StructuredOutputGrammar for OddGrammar {
 
     fn bytes_left(&self) -> Option<usize> {
         self.real.bytes_left()
+    }
+
+    fn set_request_memory(&mut self, memory: &RequestMemory) {
+        self.real.set_request_memory(memory);
     }
 
     fn set_patient_allowance(&mut self, steps: u64) {

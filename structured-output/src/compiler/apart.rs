@@ -46,6 +46,23 @@ impl Lane {
         }
     }
 
+    /// Empties a generation apart where it is full, as soon as whoever is at work there has ended the call: so what a
+    /// matcher that leaves it goes on in is not beside it.
+    pub(super) fn leave(&self, left: &Engine) {
+        if !left.is_apart() || !left.is_full() {
+            return;
+        }
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_current = engine
+            .take_if(|engine| std::ptr::eq(Arc::as_ptr(engine), left))
+            .is_some();
+        drop(engine);
+        if is_current {
+            self.cache.clear();
+        }
+        drop(left.empty_when_free());
+    }
+
     /// Forgets all: who is there goes on.
     pub(super) fn clear(&self) {
         self.cache.clear();

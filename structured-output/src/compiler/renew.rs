@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::GrammarCompiler;
-use crate::engine::OwnMemory;
+use crate::engine::{OwnMemory, RequestMemory};
 use crate::error::{CompileError, MatcherError};
 use crate::grammar::CompiledGrammar;
 use crate::matcher::{AcceptedStep, GrammarMatcher};
@@ -130,6 +130,9 @@ impl GrammarCompiler {
         let specification = Arc::clone(matcher.grammar().compiled_from());
         let is_own = matcher.grammar().engine().is_own();
         let exhausted = matcher.grammar().engine().exhausted();
+        if !is_own {
+            self.lane.leave(matcher.grammar().engine());
+        }
         let mut replay = self.replay_of(matcher);
         let num_accepted = Some(matcher.num_accepted_tokens());
         let renewals = matcher.renewals_mut();
@@ -142,9 +145,19 @@ impl GrammarCompiler {
             // Its text alone takes a tenth of what it took with all that was asked on the way. That goes first: there is
             // no room for both.
             renewals.num_accepted = num_accepted;
-            drop(matcher.grammar().engine().empty());
+            drop(matcher.grammar().engine().empty_when_free());
             return self.renew_alone(matcher, OwnMemory::next(&self.num_own), &mut replay, cancel);
         }
+        let no_memory = RenewError::NoMemory {
+            max: OwnMemory::MAX,
+        };
+        let has_own = matcher.request_memory().is_some_and(RequestMemory::has_own);
+        let goes_apart = matcher.is_apart() || matcher.is_request_beyond();
+        if goes_apart && has_own {
+            // A request fills no other memory apart meanwhile.
+            return Err(no_memory);
+        }
+        let renewals = matcher.renewals_mut();
         if came_much_further {
             renewals.num_shared = 0;
         }
@@ -152,26 +165,24 @@ impl GrammarCompiler {
         if came_further && renewals.num_shared < MAX_SHARED_RENEWALS {
             renewals.num_shared += 1;
             renewals.num_accepted = num_accepted;
-            let grammar = match matcher.is_apart() {
+            let mut grammar = match goes_apart {
                 true => self.compile_apart(&specification, cancel)?,
                 false => self.compile(&specification, cancel)?,
             };
             let max_steps = self.options.max_shared_steps;
-            let moved = match move_to(matcher, &grammar, max_steps, &mut replay, cancel) {
-                Err(RenewError::Matcher(MatcherError::AllowanceSpent)) => {
-                    let grammar = self.compile_apart(&specification, cancel)?;
-                    move_to(matcher, &grammar, None, &mut replay, cancel)
-                }
-                other => other,
-            };
+            let mut moved = move_to(matcher, &grammar, max_steps, &mut replay, cancel);
+            if let Err(RenewError::Matcher(MatcherError::AllowanceSpent)) = moved {
+                grammar = self.compile_apart(&specification, cancel)?;
+                moved = move_to(matcher, &grammar, None, &mut replay, cancel);
+            }
             match moved {
-                Err(RenewError::Matcher(MatcherError::StatesExhausted { .. })) => {}
+                Err(RenewError::Matcher(MatcherError::StatesExhausted { .. })) => {
+                    self.lane.leave(grammar.engine());
+                }
                 other => return other,
             }
         }
-        let own = OwnMemory::new(&self.num_own).ok_or(RenewError::NoMemory {
-            max: OwnMemory::MAX,
-        })?;
+        let own = OwnMemory::new(&self.num_own).ok_or(no_memory)?;
         matcher.renewals_mut().num_accepted = num_accepted;
         self.renew_alone(matcher, own, &mut replay, cancel)
     }
@@ -185,8 +196,11 @@ impl GrammarCompiler {
         cancel: &CancelFlag,
     ) -> Result<(), RenewError> {
         let specification = Arc::clone(matcher.grammar().compiled_from());
-        let engine = self.fresh_apart().owned(own);
-        let grammar = self.compile_alone(Arc::new(engine), &specification, cancel)?;
+        let engine = Arc::new(self.fresh_apart().owned(own));
+        if let Some(memory) = matcher.request_memory() {
+            memory.set_own(&engine);
+        }
+        let grammar = self.compile_alone(engine, &specification, cancel)?;
         move_to(matcher, &grammar, None, replay, cancel)
     }
 

@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::RequestMemory;
+
 /// No limit but that of each call.
 const UNLIMITED: u64 = u64::MAX;
 
@@ -16,6 +18,8 @@ pub(crate) struct Allowance {
     bytes_left: AtomicUsize,
     /// Whether the memory of any kind that a call holds while it runs is bounded by `bytes_left` too.
     counts_all_held: bool,
+    /// What all matchers of a request take together, where that is bounded.
+    request_memory: Option<RequestMemory>,
     /// Whether they wait for others at work in memory apart.
     is_patient: bool,
     /// The bound, if there is one, that a call met: what is counted, and how much of it there may be.
@@ -51,6 +55,34 @@ impl Allowance {
     pub(crate) fn grant_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
         self.bytes_left = AtomicUsize::new(max_bytes);
+    }
+
+    /// Takes its part in what the matchers of a request take together.
+    pub(crate) fn set_request_memory(&mut self, memory: &RequestMemory) {
+        self.request_memory = Some(memory.clone());
+    }
+
+    /// What the matchers of its request take together, where that is bounded.
+    pub(crate) fn request_memory(&self) -> Option<&RequestMemory> {
+        self.request_memory.as_ref()
+    }
+
+    /// Whether they have added as many bytes to memory that all share as they may.
+    pub(super) fn is_request_beyond(&self, max_bytes: usize) -> bool {
+        self.request_bytes_left(max_bytes) == 0
+    }
+
+    /// Bytes of states and of what can be computed again that they may still add to memory that all share, of so many.
+    pub(super) fn request_bytes_left(&self, max_bytes: usize) -> usize {
+        let added = self.request_memory().map(RequestMemory::shared_bytes);
+        added.map_or(usize::MAX, |added| max_bytes.saturating_sub(added))
+    }
+
+    /// Takes note that a call has added some.
+    pub(super) fn add_request_bytes(&self, bytes: usize) {
+        if let Some(memory) = self.request_memory() {
+            memory.add_shared_bytes(bytes);
+        }
     }
 
     /// Bytes of any kind that a call may hold while it runs, beside the engine's own limit.
@@ -129,6 +161,7 @@ impl Clone for Allowance {
             max_bytes: self.max_bytes,
             bytes_left: AtomicUsize::new(self.bytes_left()),
             counts_all_held: self.counts_all_held,
+            request_memory: self.request_memory.clone(),
             is_patient: self.is_patient,
             beyond: OnceLock::new(),
         }
@@ -144,6 +177,7 @@ impl Default for Allowance {
             max_bytes: usize::MAX,
             bytes_left: AtomicUsize::new(usize::MAX),
             counts_all_held: false,
+            request_memory: None,
             is_patient: true,
             beyond: OnceLock::new(),
         }

@@ -13,6 +13,7 @@ mod allowance;
 mod opening;
 mod own_memory;
 mod ready;
+mod request_memory;
 mod run;
 mod shares;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::options::{CompilerOptions, Limits, Pause};
 pub(crate) use allowance::Allowance;
 pub(crate) use own_memory::OwnMemory;
 use ready::{Answers, ReadyAnswers};
+pub use request_memory::RequestMemory;
 pub(crate) use shares::Shares;
 use waiting::Waiting;
 
@@ -462,6 +464,11 @@ impl Engine {
         drop(forgotten);
     }
 
+    /// Whether a request has added as much as it may.
+    pub(crate) fn is_beyond_request(&self, allowance: &Allowance) -> bool {
+        allowance.is_request_beyond(self.shares.request)
+    }
+
     /// Whether it is one of those before the current one, and these hold more than they may.
     fn is_beyond_past(&self) -> bool {
         self.is_past.load(Ordering::Relaxed)
@@ -478,15 +485,25 @@ impl Engine {
     #[must_use]
     pub(crate) fn empty(&self) -> Option<Remains> {
         self.close();
-        let mut automaton = self.try_lock()?;
+        self.try_lock().map(|automaton| self.remains(automaton))
+    }
+
+    /// The same once whoever is at work there has ended the call.
+    #[must_use]
+    pub(crate) fn empty_when_free(&self) -> Remains {
+        self.close();
+        self.remains(self.lock())
+    }
+
+    fn remains(&self, mut automaton: MutexGuard<'_, TokenAutomaton>) -> Remains {
         let forgotten = self.forget_all(&mut automaton);
         let fresh = TokenAutomaton::new(Arc::clone(&self.index), None, self.limits.max_items);
         let states = std::mem::replace(&mut *automaton, fresh);
         self.note_bytes(&automaton);
-        Some(Remains {
+        Remains {
             _states: states,
             _forgotten: forgotten,
-        })
+        }
     }
 
     /// Bytes held: states, masks and answers.
@@ -500,7 +517,12 @@ impl Engine {
 
     /// Bytes of states and of what can be computed again after the last work. Waits for no work.
     fn counted_bytes(&self) -> usize {
-        self.state_bytes() + self.cache_bytes.load(Ordering::Relaxed)
+        self.state_bytes() + self.cache_bytes()
+    }
+
+    /// Bytes of what can be computed again. Waits for no work.
+    fn cache_bytes(&self) -> usize {
+        self.cache_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of its states. Waits for no work.

@@ -44,7 +44,10 @@ impl Engine {
         // Noted by whoever had the lock before.
         let before = self.state_bytes();
         let max_bytes = before.max(self.shares.states_at_most);
+        let cached_before = self.cache_bytes();
         let allowed_bytes = before.saturating_add(allowance.bytes_left());
+        let of_request = allowance.request_bytes_left(self.shares.request);
+        let max_bytes = max_bytes.min(before.saturating_add(of_request));
         fuel.limit_bytes(max_bytes.min(allowed_bytes));
         let held_bytes = allowance.held_bytes_left();
         fuel.limit_thread_bytes(held_bytes.min(self.max_call_bytes));
@@ -57,7 +60,12 @@ impl Engine {
         // Counted once for all that asks: a sum over dozens of tables.
         let after = automaton.state_bytes();
         let cached = automaton.cache_bytes();
-        self.store_bytes(after, cached + automaton.forgotten_bytes());
+        let all_cached = cached + automaton.forgotten_bytes();
+        self.store_bytes(after, all_cached);
+        if !self.is_apart() {
+            let cached = all_cached.saturating_sub(cached_before);
+            allowance.add_request_bytes(after.saturating_sub(before) + cached);
+        }
         // What was freed since was held too.
         let was_bound = match stop {
             Some(Stop::Bytes(Lack::States)) => allowed_bytes < max_bytes,
@@ -95,7 +103,8 @@ impl Engine {
         }
         // Who goes on among states that are there already disturbs nobody.
         if matches!(stop, Some(Stop::Bytes(_)))
-            || after > before && after > self.shares.states_at_most
+            || after > before
+                && (after > self.shares.states_at_most || self.is_beyond_request(allowance))
         {
             return Err(self.exhausted());
         }

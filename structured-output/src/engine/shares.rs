@@ -14,6 +14,8 @@ pub(crate) struct Shares {
     pub(crate) states_at_most: usize,
     /// States and masks of all generations before the current one.
     pub(crate) past: usize,
+    /// States and masks that the matchers of one request may add.
+    pub(super) request: usize,
     /// Compiled grammars and failures, with their sources.
     pub(crate) grammars: usize,
 }
@@ -29,6 +31,7 @@ impl Shares {
             states: part * 7,
             states_at_most: part * 9,
             past: part * 8,
+            request: cache_bytes / 32,
             grammars: part * 4,
         }
     }
@@ -42,6 +45,7 @@ impl Shares {
             states: part * 16,
             states_at_most: part * 20,
             past: 0,
+            request: usize::MAX,
             grammars: part * 2,
         }
     }

@@ -1,6 +1,7 @@
 //! What a matcher may take, and where it goes on.
 
 use super::{AcceptedStep, GrammarMatcher, Renewals};
+use crate::engine::RequestMemory;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
 
@@ -30,6 +31,23 @@ impl GrammarMatcher {
     /// What is left of these; `None` where there is no limit.
     pub fn bytes_left(&self) -> Option<usize> {
         Some(self.allowance.bytes_left()).filter(|&left| left != usize::MAX)
+    }
+
+    /// From here on, what this matcher adds to the memory that all share counts for a request with other matchers. Where
+    /// they have added [more than their share](RequestMemory) together, its calls fail with
+    /// [`MatcherError::StatesExhausted`], and it goes on apart.
+    pub fn set_request_memory(&mut self, memory: &RequestMemory) {
+        self.allowance.set_request_memory(memory);
+    }
+
+    /// Whether its request has added as much as it may to the memory that all share.
+    pub(crate) fn is_request_beyond(&self) -> bool {
+        self.grammar.engine().is_beyond_request(&self.allowance)
+    }
+
+    /// What the matchers of its request take together, where that is bounded.
+    pub(crate) fn request_memory(&self) -> Option<&RequestMemory> {
+        self.allowance.request_memory()
     }
 
     /// What is left of its steps.

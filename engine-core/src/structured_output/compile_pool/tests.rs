@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, unbounded};
 use protocol::{SamplingParams, StructuredOutputsConstraint};
-use structured_output::MatcherError;
+use structured_output::{MatcherError, RequestMemory};
 
 use super::super::aside::{Aside, Question};
 use super::super::backend::CompileGrammarError;
@@ -531,6 +531,7 @@ impl ByHand {
             output_token_ids: output.to_vec(),
             begun: None,
             num_added_bytes: 0,
+            request_memory: RequestMemory::default(),
         };
         self.pool.submit_replay(job).unwrap();
         self.answers.push(answer);
