@@ -55,6 +55,10 @@ mod mapped {
     }
 
     /// So many zeros by themselves, on huge pages or on small ones.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(unused_variables, reason = "Linux alone has a choice")
+    )]
     fn map(bytes: usize, is_huge: bool) -> Option<Arc<MmapRaw>> {
         let map = MmapMut::map_anon(bytes).ok()?;
         // A hint: where it is refused, the system's usual pages serve.
