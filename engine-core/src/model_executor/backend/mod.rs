@@ -165,12 +165,13 @@ pub(crate) trait Backend: Send + Sized + 'static {
     /// Room for `rows` rows.
     fn allocate(&self, rows: usize, width: usize) -> Result<Self::Activation, ModelError>;
 
-    /// A layer's cache, empty, after [`Self::reserve`].
-    fn allocate_kv_cache(
+    /// Caches for `num_layers` layers, empty, after [`Self::reserve`].
+    fn allocate_kv_caches(
         &self,
         shape: AttentionShape,
         limits: &ModelLimits,
-    ) -> Result<Self::KvCache, ModelError>;
+        num_layers: usize,
+    ) -> Result<Vec<Self::KvCache>, ModelError>;
 
     /// Takes over the batch of the next operations. The caller has validated it. Returns whether the layers have run
     /// already, by a recording of an earlier step: then the operations up to [`Self::end_layers`] are left out.

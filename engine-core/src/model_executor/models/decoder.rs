@@ -280,9 +280,8 @@ impl<B: Backend, F: Family> LoadedWeights for DecoderWeights<B, F> {
             experts: self.config.experts.as_ref().map(ExpertChoice::of),
         };
         self.backend.reserve(limits, needs)?;
-        let caches = (0..self.layers.len())
-            .map(|_| self.backend.allocate_kv_cache(shape, limits))
-            .collect::<Result<_, _>>()?;
+        let num_layers = self.layers.len();
+        let caches = (self.backend).allocate_kv_caches(shape, limits, num_layers)?;
         let buffers = Buffers::allocate(&self.backend, &self.config, limits)?;
         Ok(Box::new(Decoder {
             weights: *self,

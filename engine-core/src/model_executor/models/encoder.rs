@@ -252,7 +252,7 @@ impl<B: Backend> LoadedWeights for EncoderWeights<B> {
         let backend = &self.backend;
         let is_gated = self.encoder.kind == EncoderKind::NomicBert;
         Ok(Box::new(Encoder {
-            cache: backend.allocate_kv_cache(shape, limits)?,
+            cache: backend.allocate_kv_caches(shape, limits, 1)?.swap_remove(0),
             hidden: backend.allocate(tokens, hidden)?,
             delta: backend.allocate(tokens, hidden)?,
             qkv: backend.allocate(tokens, shape.qkv_width())?,

@@ -240,16 +240,20 @@ impl Backend for CandleBackend {
         Ok(Tensor::zeros((1, width), DType::F32, &self.device)?)
     }
 
-    fn allocate_kv_cache(
+    fn allocate_kv_caches(
         &self,
         shape: AttentionShape,
         limits: &ModelLimits,
-    ) -> Result<KvCache, ModelError> {
+        num_layers: usize,
+    ) -> Result<Vec<KvCache>, ModelError> {
         let size = (limits.num_blocks * limits.block_size, shape.kv_width());
-        Ok(KvCache {
-            keys: Tensor::zeros(size, DType::F32, &self.device)?,
-            values: Tensor::zeros(size, DType::F32, &self.device)?,
-        })
+        let layer = |_| {
+            Ok(KvCache {
+                keys: Tensor::zeros(size, DType::F32, &self.device)?,
+                values: Tensor::zeros(size, DType::F32, &self.device)?,
+            })
+        };
+        (0..num_layers).map(layer).collect()
     }
 
     fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<bool, ModelError> {

@@ -44,9 +44,9 @@ impl Activation {
         };
         let groups = max_rows.saturating_mul(num_wide_groups(width));
         Ok(Self {
-            data: Buffer::zeroed("activations", len)?,
+            data: Buffer::zeroed_rows("activations", len)?,
             // Memory that is never needed is never taken.
-            groups: Buffer::zeroed("quantized activations", groups)?,
+            groups: Buffer::zeroed_rows("quantized activations", groups)?,
             form: Form::Values,
             rows: 0,
             max_rows,

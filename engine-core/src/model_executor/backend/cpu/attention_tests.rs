@@ -32,8 +32,8 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, scores: AttentionS
         scaling: RopeScaling::Default,
     };
     let rotary = rope.table(head_dim, 1024);
-    let mut cache =
-        KvCache::<F>::allocate(BlockShape::new(shape, BLOCK_SIZE), 2 * BLOCKS as usize).unwrap();
+    let block = BlockShape::new(shape, BLOCK_SIZE);
+    let mut cache = middle_of_three_layers::<F>(block, 2 * BLOCKS as usize);
     let mut scratch = Scratch::allocate(3, shape, 1024).unwrap();
     // Keys and values as they are stored.
     let mut history: [Vec<Vec<f64>>; 2] = [Vec::new(), Vec::new()];
@@ -183,7 +183,7 @@ where
     let pool = ComputePool::new(1).unwrap();
     let block = BlockShape::new(shape, BLOCK_SIZE);
     let mut random = Random(9);
-    let mut cache = KvCache::<F>::allocate(block, 3).unwrap();
+    let mut cache = middle_of_three_layers::<F>(block, 3);
     let mut write = |cache: &mut KvCache<F>, slots: &[u32]| {
         let mut qkv = filled(slots.len(), shape.qkv_width(), &mut random);
         let none = (&[][..], &[][..]);
@@ -229,6 +229,13 @@ where
             assert_eq!(found, expected, "{level:?} {token}");
         }
     }
+}
+
+/// The cache of a layer between others.
+fn middle_of_three_layers<F: Format>(block: BlockShape, num_blocks: usize) -> KvCache<F> {
+    KvCache::allocate(block, num_blocks, 3)
+        .unwrap()
+        .swap_remove(1)
 }
 
 /// Copies of the keys, values and scales of one head in one block.
@@ -357,7 +364,7 @@ fn stale_values<F: Format>() {
         scaling: RopeScaling::Default,
     }
     .table(16, 64);
-    let mut cache = KvCache::<F>::allocate(BlockShape::new(shape, 16), 1).unwrap();
+    let mut cache = middle_of_three_layers::<F>(BlockShape::new(shape, 16), 1);
     let mut scratch = Scratch::allocate(1, shape, 1024).unwrap();
     // Another request left NaN in the whole block.
     let mut qkv = filled(16, 48, &mut random);

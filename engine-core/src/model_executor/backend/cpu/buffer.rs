@@ -34,6 +34,20 @@ pub(crate) struct Buffer<T: Element> {
 impl<T: Element> Buffer<T> {
     /// `len` zeros. Memory is taken from the system when it is first written.
     pub(crate) fn zeroed(what: &'static str, len: usize) -> Result<Self, ModelError> {
+        Self::zeroed_by(Pages::zeroed, what, len)
+    }
+
+    /// The same for rows of which a step uses as many as it has tokens, from the first on: where they are not many,
+    /// they take no more memory than is used.
+    pub(crate) fn zeroed_rows(what: &'static str, len: usize) -> Result<Self, ModelError> {
+        Self::zeroed_by(Pages::zeroed_rows, what, len)
+    }
+
+    fn zeroed_by(
+        allocate: fn(usize) -> Option<Pages>,
+        what: &'static str,
+        len: usize,
+    ) -> Result<Self, ModelError> {
         let Some(bytes) = len.checked_mul(size_of::<T>()) else {
             return Err(ModelError::OutOfMemory {
                 what,
@@ -43,7 +57,7 @@ impl<T: Element> Buffer<T> {
         let pages = if bytes == 0 {
             None
         } else {
-            Some(Pages::zeroed(bytes).ok_or(ModelError::OutOfMemory { what, bytes })?)
+            Some(allocate(bytes).ok_or(ModelError::OutOfMemory { what, bytes })?)
         };
         Ok(Self {
             pages,

@@ -1,12 +1,13 @@
 //! The paged cache of one layer: where keys and values stand, and their writing.
 //!
-//! A block holds, per key head, its keys as a panel `[head_dim, block_size]` and its values as a
+//! A block holds, per layer and key head, its keys as a panel `[head_dim, block_size]` and its values as a
 //! panel `[block_size, head_dim]`, so that both products of attention are the same kernel as a
 //! linear layer: 16 tokens at once for the scores, 16 dimensions at once for the output.
 
 use super::activation::{Activation, for_each_row, rms_norm_row};
-use super::buffer::{Buffer, SharedMut};
+use super::buffer::SharedMut;
 use super::format::Format;
+use super::layer_blocks::LayerBlocks;
 use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
 use crate::model_executor::backend::AttentionShape;
 use crate::model_executor::compute_pool::ComputePool;
@@ -61,46 +62,55 @@ impl BlockShape {
 /// Keys and values of one layer.
 pub(crate) struct KvCache<F: Format> {
     pub(crate) shape: BlockShape,
-    /// `[num_blocks, num_kv_heads]` panels `[head_dim, block_size]`.
-    keys: Buffer<F::Element>,
-    /// `[num_blocks, num_kv_heads]` panels `[block_size, head_dim]`.
-    values: Buffer<F::Element>,
-    /// `[num_blocks, num_kv_heads, 2, block_size]` scales of keys and of values, where the format
+    /// In each block `[num_kv_heads]` panels `[head_dim, block_size]`.
+    keys: LayerBlocks<F::Element>,
+    /// In each block `[num_kv_heads]` panels `[block_size, head_dim]`.
+    values: LayerBlocks<F::Element>,
+    /// In each block `[num_kv_heads, 2, block_size]` scales of keys and of values, where the format
     /// has any.
-    scales: Buffer<f32>,
+    scales: LayerBlocks<f32>,
 }
 
 impl<F: Format> KvCache<F> {
-    pub(crate) fn allocate(shape: BlockShape, num_blocks: usize) -> Result<Self, ModelError> {
-        let heads = num_blocks.saturating_mul(shape.num_kv_heads);
-        Ok(Self {
+    /// Caches for `num_layers` layers of one model.
+    pub(crate) fn allocate(
+        shape: BlockShape,
+        num_blocks: usize,
+        num_layers: usize,
+    ) -> Result<Vec<Self>, ModelError> {
+        let (what, heads) = ("KV cache", shape.num_kv_heads);
+        let keys = heads.saturating_mul(shape.key_len::<F>());
+        let values = heads.saturating_mul(shape.value_len::<F>());
+        let scales = heads.saturating_mul(2 * shape.num_scales::<F>());
+        let keys = LayerBlocks::zeroed(what, num_blocks, num_layers, keys)?;
+        let values = LayerBlocks::zeroed(what, num_blocks, num_layers, values)?;
+        let scales = LayerBlocks::zeroed(what, num_blocks, num_layers, scales)?;
+        let layers = keys.into_iter().zip(values).zip(scales);
+        let layers = layers.map(|((keys, values), scales)| Self {
             shape,
-            keys: Buffer::zeroed("KV cache", heads.saturating_mul(shape.key_len::<F>()))?,
-            values: Buffer::zeroed("KV cache", heads.saturating_mul(shape.value_len::<F>()))?,
-            scales: Buffer::zeroed(
-                "KV cache",
-                heads.saturating_mul(2 * shape.num_scales::<F>()),
-            )?,
-        })
+            keys,
+            values,
+            scales,
+        });
+        Ok(layers.collect())
     }
 
     /// The keys of one head in one block.
     pub(crate) fn keys(&self, block: usize, head: usize) -> &[F::Element] {
         let len = self.shape.key_len::<F>();
-        &self.keys[(block * self.shape.num_kv_heads + head) * len..][..len]
+        &self.keys.part(block)[head * len..][..len]
     }
 
     /// The values of one head in one block.
     pub(crate) fn values(&self, block: usize, head: usize) -> &[F::Element] {
         let len = self.shape.value_len::<F>();
-        &self.values[(block * self.shape.num_kv_heads + head) * len..][..len]
+        &self.values.part(block)[head * len..][..len]
     }
 
     /// The scales of the keys and of the values of one head in one block; none in a format without.
     pub(crate) fn scales(&self, block: usize, head: usize) -> (&[f32], &[f32]) {
         let len = self.shape.num_scales::<F>();
-        let first = (block * self.shape.num_kv_heads + head) * 2 * len;
-        self.scales[first..first + 2 * len].split_at(len)
+        self.scales.part(block)[head * 2 * len..][..2 * len].split_at(len)
     }
 }
 
@@ -250,10 +260,8 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
     let block = cache.shape;
     let (key_len, value_len) = (block.key_len::<F>(), block.value_len::<F>());
     let qkv = SharedMut::new(qkv.as_mut_slice());
-    let keys = SharedMut::new(&mut cache.keys);
-    let values = SharedMut::new(&mut cache.values);
-    let num_scales = block.num_scales::<F>();
-    let scales = SharedMut::new(&mut cache.scales);
+    let num_scales = 2 * block.num_scales::<F>();
+    let cache: &KvCache<F> = cache;
     let write = |slot: u32, x_keys: &[f32], x_values: &[f32]| {
         let (slot_block, token) = (
             slot as usize / block.block_size,
@@ -262,14 +270,13 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
         let heads = x_keys.chunks_exact(shape.head_dim);
         let heads = heads.zip(x_values.chunks_exact(shape.head_dim));
         for (head, (key, value)) in heads.enumerate() {
-            let panel = slot_block * block.num_kv_heads + head;
             // SAFETY: the panels are those of one head of one block, and as long as checked here.
             // The elements of one slot are written once, since slots differ:
-            // `ForwardInput::validate` has seen to it.
+            // `ForwardInput::validate` has seen to it. The cache is borrowed mutably: nobody reads it.
             unsafe {
-                let keys = keys.ptr(panel * key_len, key_len);
-                let values = values.ptr(panel * value_len, value_len);
-                let scales = scales.ptr(panel * 2 * num_scales, 2 * num_scales);
+                let keys = cache.keys.ptr(slot_block, head * key_len, key_len);
+                let values = cache.values.ptr(slot_block, head * value_len, value_len);
+                let scales = cache.scales.ptr(slot_block, head * num_scales, num_scales);
                 write_head::<F>(level, block, token, (key, value), keys, values, scales);
             }
         }

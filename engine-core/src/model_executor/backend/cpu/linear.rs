@@ -329,13 +329,13 @@ impl Conversion {
     pub(crate) fn allocate(rows: usize, width: usize) -> Result<Self, ModelError> {
         let len = rows.saturating_mul(num_groups(width));
         Ok(Self {
-            groups: Buffer::zeroed("quantized activations", len)?,
-            wide_groups: Buffer::zeroed(
+            groups: Buffer::zeroed_rows("quantized activations", len)?,
+            wide_groups: Buffer::zeroed_rows(
                 "quantized activations",
                 rows.saturating_mul(num_wide_groups(width)),
             )?,
             #[cfg(target_arch = "x86_64")]
-            pairs: Buffer::zeroed(
+            pairs: Buffer::zeroed_rows(
                 "bfloat16 activations",
                 rows.saturating_mul(bf16_tiles::stride(width)),
             )?,

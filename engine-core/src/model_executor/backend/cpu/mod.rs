@@ -43,6 +43,7 @@ mod k_quants_tests;
 #[cfg(test)]
 mod kernel_tests;
 mod kv_cache;
+mod layer_blocks;
 mod layer_norm;
 mod linear;
 #[cfg(test)]
@@ -344,12 +345,14 @@ impl<F: Format> Backend for CpuBackend<F> {
         Activation::allocate(rows, width)
     }
 
-    fn allocate_kv_cache(
+    fn allocate_kv_caches(
         &self,
         shape: AttentionShape,
         limits: &ModelLimits,
-    ) -> Result<KvCache<F>, ModelError> {
-        KvCache::allocate(BlockShape::new(shape, limits.block_size), limits.num_blocks)
+        num_layers: usize,
+    ) -> Result<Vec<KvCache<F>>, ModelError> {
+        let block = BlockShape::new(shape, limits.block_size);
+        KvCache::allocate(block, limits.num_blocks, num_layers)
     }
 
     fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<bool, ModelError> {

@@ -20,6 +20,10 @@ mod mapped {
     /// Fewest bytes that get a mapping of their own, of whose end little is on small pages.
     const LARGE: usize = 32 << 20;
 
+    /// Fewest bytes of rows that are on huge pages. Most steps use the first rows alone: of a smaller buffer the huge
+    /// page that they are on would be most of what it ever takes.
+    const LARGE_ROWS: usize = 16 << 20;
+
     /// Where buffers begin in a region: at a page.
     const ALIGN: usize = 4096;
 
@@ -50,12 +54,19 @@ mod mapped {
         }
     }
 
-    /// So many zeros by themselves.
-    fn map(bytes: usize) -> Option<Arc<MmapRaw>> {
+    /// So many zeros by themselves, on huge pages or on small ones.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(unused_variables, reason = "Linux alone has a choice")
+    )]
+    fn map(bytes: usize, is_huge: bool) -> Option<Arc<MmapRaw>> {
         let map = MmapMut::map_anon(bytes).ok()?;
-        // A hint: where it is refused, small pages serve.
+        // A hint: where it is refused, the system's usual pages serve.
         #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
+        let _ = map.advise(match is_huge {
+            true => memmap2::Advice::HugePage,
+            false => memmap2::Advice::NoHugePage,
+        });
         Some(Arc::new(map.into()))
     }
 
@@ -63,16 +74,8 @@ mod mapped {
         /// `bytes` zeros, more than none, taken from the system when they are first written; `None`
         /// where it has not that much.
         pub(in super::super) fn zeroed(bytes: usize) -> Option<Self> {
-            let own = || {
-                let region = map(bytes)?;
-                Some(Self {
-                    region,
-                    offset: 0,
-                    bytes,
-                })
-            };
             if bytes >= LARGE {
-                return own();
+                return Self::of_its_own(bytes, true);
             }
             let mut current = lock(&CURRENT);
             let (region, used) = &mut *current;
@@ -87,12 +90,27 @@ mod mapped {
                     bytes,
                 });
             }
-            let Some(fresh) = map(REGION) else {
-                return own();
+            let Some(fresh) = map(REGION, true) else {
+                return Self::of_its_own(bytes, true);
             };
             (*region, *used) = (Arc::downgrade(&fresh), bytes);
             Some(Self {
                 region: fresh,
+                offset: 0,
+                bytes,
+            })
+        }
+
+        /// The same for rows of which a step uses as many as it has tokens, from the first on.
+        pub(in super::super) fn zeroed_rows(bytes: usize) -> Option<Self> {
+            Self::of_its_own(bytes, bytes >= LARGE_ROWS)
+        }
+
+        /// Zeros in a region of their own.
+        fn of_its_own(bytes: usize, is_huge: bool) -> Option<Self> {
+            let region = map(bytes, is_huge)?;
+            Some(Self {
+                region,
                 offset: 0,
                 bytes,
             })
@@ -139,6 +157,10 @@ mod heap {
             Some(Self { start, layout })
         }
 
+        pub(in super::super) fn zeroed_rows(bytes: usize) -> Option<Self> {
+            Self::zeroed(bytes)
+        }
+
         pub(in super::super) fn as_ptr(&self) -> *const u8 {
             self.start.as_ptr()
         }
@@ -161,6 +183,26 @@ mod tests {
     use super::mapped::Pages;
 
     #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "asks the system")]
+    fn few_rows_of_a_small_buffer_take_few_small_pages() {
+        let bytes = (16 << 20) - 1;
+        let mut pages = Pages::zeroed_rows(bytes).unwrap();
+        let start = pages.as_mut_ptr();
+        let mut residency = vec![0; bytes.div_ceil(4096)];
+        // SAFETY: within the pages, which are this test's; the system writes a byte for each page of 4 KiB.
+        let result = unsafe {
+            start.write_bytes(1, 5000);
+            libc::mincore(start.cast(), bytes, residency.as_mut_ptr())
+        };
+        assert_eq!(result, 0);
+        let resident: Vec<usize> = (0..residency.len())
+            .filter(|page| residency[*page] & 1 == 1)
+            .collect();
+        assert_eq!(resident, [0, 1]);
+    }
+
+    #[test]
     fn mapped_pages_are_zero_aligned_and_their_owners_alone() {
         // Many in a region, more than fit one, some with a mapping of their own.
         let sizes = [
@@ -174,7 +216,10 @@ mod tests {
         ];
         let mut all = Vec::new();
         for (index, bytes) in sizes.iter().cycle().take(21).enumerate() {
-            let mut pages = Pages::zeroed(*bytes).unwrap();
+            let mut pages = match index % 3 {
+                0 => Pages::zeroed_rows(*bytes).unwrap(),
+                _ => Pages::zeroed(*bytes).unwrap(),
+            };
             let start = pages.as_mut_ptr();
             assert_eq!(start as usize % 4096, 0);
             assert_eq!(start.cast_const(), pages.as_ptr());

@@ -328,20 +328,19 @@ impl Backend for CudaBackend {
         })
     }
 
-    fn allocate_kv_cache(
+    fn allocate_kv_caches(
         &self,
         shape: AttentionShape,
         limits: &ModelLimits,
-    ) -> Result<KvCache, ModelError> {
+        num_layers: usize,
+    ) -> Result<Vec<KvCache>, ModelError> {
         let (blocks, block_size) = (limits.num_blocks, limits.block_size);
-        let cache = KvCache::allocate(
-            &self.device,
-            self.kv_format,
-            heads(shape),
-            blocks,
-            block_size,
-        );
-        Ok(cache?)
+        let (format, heads) = (self.kv_format, heads(shape));
+        let layer = |_| {
+            let cache = KvCache::allocate(&self.device, format, heads, blocks, block_size);
+            Ok(cache?)
+        };
+        (0..num_layers).map(layer).collect()
     }
 
     fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<bool, ModelError> {
