@@ -1,7 +1,7 @@
 //! What of `cache_bytes` is for what.
 
-/// How `cache_bytes` is shared out: five eighths for what all grammars have together, which is the current generation and
-/// those before it, and the rest for the two generations apart. All of it together is `cache_bytes`.
+/// How `cache_bytes` is shared out: eleven sixteenths for what all grammars have together, which is the current generation
+/// and those before it, and the rest for the two generations apart. All of it together is `cache_bytes`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shares {
     /// Masks and what else can be computed again: dropped when it exceeds this.
@@ -23,7 +23,7 @@ pub(crate) struct Shares {
 impl Shares {
     /// The shares of what all grammars have together.
     pub(crate) fn of(cache_bytes: usize) -> Self {
-        let part = cache_bytes / 256 * 5;
+        let part = cache_bytes / 512 * 11;
         Self {
             masks: part * 8,
             // Of each of three generations.
@@ -42,8 +42,8 @@ impl Shares {
         Self {
             masks: part * 2,
             ready: part,
-            states: part * 16,
-            states_at_most: part * 20,
+            states: part * 14,
+            states_at_most: part * 16,
             past: 0,
             request: usize::MAX,
             grammars: part * 2,
@@ -53,7 +53,7 @@ impl Shares {
     /// The least `cache_bytes` with which states that take so many bytes fill no more than half of their
     /// share, also in a generation apart, where that is the smallest.
     pub(crate) fn least_for(state_bytes: usize) -> usize {
-        state_bytes.div_ceil(16).saturating_mul(256)
+        state_bytes.div_ceil(7).saturating_mul(128)
     }
 }
 
