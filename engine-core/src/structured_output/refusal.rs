@@ -134,12 +134,7 @@ mod tests {
     }
 
     fn told(params: &SamplingParams, error: impl Into<CompileGrammarError>) -> RequestError {
-        let purpose = Purpose::Start {
-            reasoning_ended: None,
-            output_token_ids: Vec::new(),
-            begun: None,
-            num_added_bytes: 0,
-        };
+        let purpose = Purpose::start(None, Vec::new());
         refusal(params, &purpose, &error.into())
     }
 
