@@ -160,7 +160,7 @@ fn replays_of_the_same_are_worked_out_once() {
 
 /// An output that doesn't fit its grammar says nothing of the grammar.
 #[test]
-fn a_replay_refused_for_its_output_is_no_verdict() {
+fn a_replay_refused_for_its_output_says_nothing_of_others() {
     let mut threads = ByHand::new();
     let wrong = [u32::from(b'z')];
     threads.submit_replay("abc", &wrong);
