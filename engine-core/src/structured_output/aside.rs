@@ -6,7 +6,7 @@ use structured_output::{CancelFlag, MatcherError, RenewError, RequestMemory};
 use super::jump_forward::ForcedTokens;
 use super::mask::TokenMask;
 use super::request::StructuredOutputRequest;
-use super::turn::Duty;
+use super::turn::{Arena, Turn};
 
 /// Times in a row that whether a token is allowed is looked for aside, and forgotten before it is asked
 /// again: the memory for answers is far too small then.
@@ -151,14 +151,15 @@ impl StructuredOutputRequest {
         self.aside = Some(aside);
     }
 
-    /// Who is to find what it waits for.
-    pub(super) fn duty(&self) -> Duty {
+    /// The first turn of the job that finds what it waits for.
+    pub(super) fn first_turn(&self) -> Turn {
         let is_forgotten = self.found.num_attempts > MAX_SHARED_ATTEMPTS;
         match self.aside {
-            _ if self.grammar.is_apart() => Duty::Apart,
-            Some(Aside::Question(_)) if is_forgotten => Duty::Apart,
-            Some(Aside::Question(_)) | None => Duty::Answer,
-            Some(Aside::Exhausted) => Duty::Compile,
+            _ if self.grammar.is_apart() => Turn::first(Arena::Apart),
+            Some(Aside::Question(_)) if is_forgotten => Turn::first(Arena::Apart),
+            Some(Aside::Question(_)) | None => Turn::first(Arena::Shared),
+            // A compilation takes no short turn.
+            Some(Aside::Exhausted) => Turn::first(Arena::Shared).next(),
         }
     }
 

@@ -9,34 +9,34 @@ use protocol::{RequestError, RequestErrorCode};
 use structured_output::CompileError;
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
-use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose};
-use super::compile_lanes::{CompileLanes, SendError};
-use super::grammar_bin::GrammarBin;
-use super::priority::lower_priority;
+use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
+use super::compile_queue::{CompileQueue, SendError, Takes, Worker};
+use super::compiler::{Compiler, JobError};
+use super::grammar_end::GrammarBin;
+use super::min_tokens::MinTokens;
+use super::priority::{COMPILE_NICENESS, SHORT_NICENESS, lower_priority};
 use super::refusal::refusal;
-use super::same_constraints::{Entered, First, Places, SameConstraints};
-use super::turn::{Duty, Turn};
-use super::verdict::Verdict;
-use super::waiting_jobs::WaitingJobs;
+use super::request::StructuredOutputRequest;
+use super::same_constraints::{Entered, Places, SameConstraints};
+use super::stage::{Stage, is_lasting};
+use super::turn::{Arena, Turn};
 use crate::panic_message::panic_message;
 use crate::request_id::RequestId;
 
-/// The threads and their queues. They end when the pool is dropped.
+/// Threads for turns in memory apart: one may read a text while the other holds that memory.
+const APART_THREADS: usize = 2;
+
+/// The threads and their queue. They end when the pool is dropped.
 pub(super) struct CompilePool {
-    backend: Arc<dyn StructuredOutputBackend>,
-    lanes: Arc<CompileLanes>,
-    waiting: WaitingJobs,
+    /// What each thread has.
+    thread: CompileThread,
     same: SameConstraints,
-    /// Where there are threads.
-    bin: Option<GrammarBin>,
     max_queued: usize,
-    done: Sender<RequestId>,
 }
 
 impl CompilePool {
-    /// Starts the threads. Of `num_threads` one begins new grammars, and all others, of which there is one at
-    /// least, go on with those that were begun, and begin some where there are none. One more has the answers
-    /// of running requests and what is compiled already, and two have what takes long.
+    /// Starts the threads. Of `num_threads` one takes short turns alone, and all others, of which there is one at
+    /// least, take all turns in memory that all share. Two more have what takes long, in memory apart.
     ///
     /// At most `max_queued` new requests wait for their grammars, and as many for grammars that are compiled
     /// already. The request's id goes to `done` once its grammar is there.
@@ -47,14 +47,15 @@ impl CompilePool {
         done: &Sender<RequestId>,
     ) -> std::io::Result<Self> {
         let mut pool = Self::without_threads(backend, max_queued, done);
-        pool.bin = Some(GrammarBin::new()?);
-        let compiling = std::iter::repeat_n(Duty::Compile, num_threads.saturating_sub(1).max(1));
-        let duties = [Duty::Answer, Duty::Begin, Duty::Apart, Duty::Apart];
-        for (index, duty) in duties.into_iter().chain(compiling).enumerate() {
-            let thread = pool.thread(duty);
+        pool.thread.bin = Some(GrammarBin::new()?);
+        let shared = std::iter::repeat_n(Takes::Shared, num_threads.saturating_sub(1).max(1));
+        let apart = std::iter::repeat_n(Takes::Apart, APART_THREADS);
+        let threads = std::iter::once(Takes::Short).chain(shared).chain(apart);
+        for (index, takes) in threads.enumerate() {
+            let thread = pool.thread.clone();
             std::thread::Builder::new()
                 .name(format!("grammar-{index}"))
-                .spawn(move || thread.run())?;
+                .spawn(move || thread.run(Worker::new(takes)))?;
         }
         Ok(pool)
     }
@@ -64,26 +65,16 @@ impl CompilePool {
         max_queued: usize,
         done: &Sender<RequestId>,
     ) -> Self {
-        let lanes = Arc::new(CompileLanes::new(max_queued));
+        let queue = Arc::new(CompileQueue::new(max_queued));
         Self {
-            waiting: WaitingJobs::new(Arc::clone(&lanes), Arc::clone(backend)),
-            same: SameConstraints::new(Arc::clone(&lanes), max_queued),
-            backend: Arc::clone(backend),
-            lanes,
-            bin: None,
+            same: SameConstraints::new(Arc::clone(&queue), max_queued),
+            thread: CompileThread {
+                backend: Arc::clone(backend),
+                queue,
+                bin: None,
+                done: done.clone(),
+            },
             max_queued,
-            done: done.clone(),
-        }
-    }
-
-    fn thread(&self, duty: Duty) -> CompileThread {
-        CompileThread {
-            backend: Arc::clone(&self.backend),
-            lanes: Arc::clone(&self.lanes),
-            waiting: self.waiting.clone(),
-            duty,
-            bin: self.bin.clone(),
-            done: self.done.clone(),
         }
     }
 
@@ -91,26 +82,15 @@ impl CompilePool {
     /// takes no place in the queue.
     ///
     /// # Errors
-    /// The queue is full.
-    pub(super) fn submit(&self, job: CompileJob) -> Result<(), RequestError> {
-        self.enter(job, Places::Limited)
-    }
-
-    /// The same for a request that an earlier core had taken, however many wait.
-    ///
-    /// # Errors
-    /// There are no threads any more.
-    pub(super) fn submit_replay(&self, job: CompileJob) -> Result<(), RequestError> {
-        self.enter(job, Places::Unlimited)
-    }
-
-    fn enter(&self, job: CompileJob, places: Places) -> Result<(), RequestError> {
+    /// The queue is full, unless the places are unlimited; or there are no threads any more.
+    pub(super) fn submit(&self, job: CompileJob, places: Places) -> Result<(), RequestError> {
         match self.same.enter(job, places) {
-            Entered::First(job) | Entered::Beside(job) => {
+            Entered::GoesOn(job) => {
                 let job = self.with_first_turn(job);
+                let queue = &self.thread.queue;
                 let sent = match places {
-                    Places::Limited => self.lanes.send_new(job),
-                    Places::Unlimited => self.lanes.send(job),
+                    Places::Limited => queue.send_new(job),
+                    Places::Unlimited => queue.send(job),
                 };
                 sent.map_err(|error| match error {
                     SendError::Full(num_queued) => self.queue_is_full(num_queued),
@@ -118,12 +98,9 @@ impl CompilePool {
                 })
             }
             Entered::Waits => Ok(()),
-            Entered::Refused(job, error) => {
-                let job = CompileJob {
-                    was_known: true,
-                    ..job
-                };
-                refuse(job, &error, &self.done);
+            Entered::Refused(mut job, error) => {
+                job.was_known = true;
+                refuse(job, &error, &self.thread.done);
                 Ok(())
             }
             Entered::Full(num_waiting) => Err(self.queue_is_full(num_waiting)),
@@ -145,20 +122,18 @@ impl CompilePool {
         }
     }
 
-    /// Sends a new request's job to those who have what is compiled already, or says that compiling counts.
+    /// Gives a new request's job its first turn: a short one where its grammar is compiled already, and else one in
+    /// which its text can be read, where compiling counts.
     fn with_first_turn(&self, mut job: CompileJob) -> CompileJob {
         let structured_outputs = job.params.structured_outputs.as_ref();
         // Who asks is a thread on which all requests of a client depend.
-        let is_compiled = structured_outputs.is_some_and(|params| {
-            let is_compiled = || self.backend.is_compiled(params);
+        job.was_known = structured_outputs.is_some_and(|params| {
+            let is_compiled = || self.thread.backend.is_compiled(params);
             catch_unwind(AssertUnwindSafe(is_compiled)).unwrap_or(false)
         });
-        match is_compiled {
-            true => {
-                job.turn = Turn::first(Duty::Answer);
-                job.was_known = true;
-            }
-            false => job.compile_seconds = Some(0.0),
+        if !job.was_known {
+            job.turn = job.turn.for_text(job.source_bytes);
+            job.compile_seconds = Some(0.0);
         }
         job
     }
@@ -168,7 +143,8 @@ impl CompilePool {
     /// # Errors
     /// There are no threads any more.
     pub(super) fn submit_aside(&self, job: CompileJob) -> Result<(), RequestError> {
-        self.lanes.send(job).map_err(|_| threads_are_gone())
+        let sent = self.thread.queue.send(job);
+        sent.map_err(|_| threads_are_gone())
     }
 }
 
@@ -176,30 +152,34 @@ impl Drop for CompilePool {
     fn drop(&mut self) {
         // First, so that none goes on for one that ends there.
         self.same.close();
-        self.lanes.close();
+        self.thread.queue.close();
     }
 }
 
 /// Answers a job that it is refused.
 fn refuse(job: CompileJob, error: &CompileGrammarError, done: &Sender<RequestId>) {
+    let refusal = refusal(&job.params, &job.purpose, error);
+    answer(job, Err(refusal), done);
+}
+
+/// Tells who waits for a grammar what became of it: `None` for that of the running request, which was lent.
+fn answer(
+    job: CompileJob,
+    outcome: Result<Option<Box<StructuredOutputRequest>>, RequestError>,
+    done: &Sender<RequestId>,
+) {
+    let lent = match job.purpose {
+        Purpose::Start { .. } => None,
+        Purpose::Aside(request) => Some(request),
+    };
     let compiled = CompiledGrammar {
-        outcome: Err(refusal(&job.params, &job.purpose, error)),
+        outcome: outcome.and_then(|started| started.or(lent).ok_or_else(threads_are_gone)),
         compile_seconds: job.compile_seconds,
         was_known: job.was_known,
     };
-    answer(&job.compiled, job.request_id, compiled, done);
-}
-
-/// Tells who waits for a grammar what became of it.
-fn answer(
-    waits: &Sender<CompiledGrammar>,
-    request_id: RequestId,
-    compiled: CompiledGrammar,
-    done: &Sender<RequestId>,
-) {
     // A request that is gone needs no answer.
-    if waits.try_send(compiled).is_ok() {
-        let _ = done.send(request_id);
+    if job.compiled.try_send(compiled).is_ok() {
+        let _ = done.send(job.request_id);
     }
 }
 
@@ -211,21 +191,25 @@ fn threads_are_gone() -> RequestError {
 }
 
 /// One thread's part of the pool.
+#[derive(Clone)]
 struct CompileThread {
     backend: Arc<dyn StructuredOutputBackend>,
-    lanes: Arc<CompileLanes>,
-    waiting: WaitingJobs,
-    duty: Duty,
+    queue: Arc<CompileQueue>,
+    /// Where there are threads.
     bin: Option<GrammarBin>,
     done: Sender<RequestId>,
 }
 
 impl CompileThread {
-    fn run(&self) {
-        if let Err(error) = lower_priority(self.duty) {
+    fn run(&self, mut worker: Worker) {
+        let more = match worker.takes {
+            Takes::Short => SHORT_NICENESS,
+            Takes::Shared | Takes::Apart => COMPILE_NICENESS,
+        };
+        if let Err(error) = lower_priority(more) {
             tracing::warn!(%error, "a grammar thread runs at the priority of all others");
         }
-        while let Some(job) = self.lanes.next_job(self.duty) {
+        while let Some(job) = self.queue.next_job(&mut worker) {
             self.take_turn(job);
         }
     }
@@ -235,8 +219,8 @@ impl CompileThread {
         if job.cancel.is_cancelled() {
             return;
         }
-        let mut compiler = Compiler::new(&*self.backend, &self.waiting, job.turn);
-        let num_gone = self.waiting.num_gone();
+        let mut compiler = Compiler::new(&self.backend, &self.queue, job.turn);
+        let num_freed = self.queue.num_freed();
         let started = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             compiler.run(&job.params, &mut job.purpose, &job.cancel)
@@ -244,75 +228,60 @@ impl CompileThread {
         if let Some(seconds) = &mut job.compile_seconds {
             *seconds += started.elapsed().as_secs_f64();
         }
-        let cancelled = CompileGrammarError::Compile(CompileError::Cancelled);
-        let mut refused = None;
-        let outcome = match outcome {
-            Ok(Ok(mut started)) => {
-                if let (Some(started), Some(bin)) = (&mut started, &self.bin) {
-                    started.end_in(bin.clone());
-                }
-                Ok(started)
+        match outcome {
+            Ok(Ok(started)) => self.serve(job, started),
+            Ok(Err(JobError::NoMemory)) => self.queue.wait_for_memory(job, num_freed),
+            Ok(Err(JobError::TurnOver)) => self.wait_for(job.turn.next(), job),
+            Ok(Err(JobError::GoesApart)) => self.wait_for(Turn::first(Arena::Apart), job),
+            Ok(Err(JobError::Grammar(error))) => self.refuse(job, compiler.stage(), &error),
+            Err(panic) => {
+                let message = format!("compiling the grammar panicked: {}", panic_message(panic));
+                let error = RequestError::new(RequestErrorCode::InternalError, message);
+                answer(job, Err(error), &self.done);
             }
-            Ok(Err(JobError::NoMemory)) => {
-                // It may wait for long, and others are begun meanwhile.
-                job.long_places.clear();
-                return self.waiting.wait(job, num_gone);
-            }
-            Ok(Err(JobError::TurnOver)) => return self.wait_for(job.turn.next(), job),
-            Ok(Err(JobError::Elsewhere(duty))) => return self.wait_for(Turn::first(duty), job),
-            Ok(Err(JobError::Grammar(error))) if error == cancelled => return,
-            Ok(Err(JobError::Grammar(error))) => {
-                let refusal = refusal(&job.params, &job.purpose, &error);
-                refused = Some(error);
-                Err(refusal)
-            }
-            Err(panic) => Err(RequestError::new(
-                RequestErrorCode::InternalError,
-                format!("compiling the grammar panicked: {}", panic_message(panic)),
-            )),
-        };
-        if let Some(first) = job.first.take() {
-            let scope = |error| first.demand().scope_of(error, compiler.stage());
-            let verdict = match (&outcome, &refused) {
-                (Ok(request), _) => {
-                    let min_tokens = request.as_ref().and_then(|r| r.min_tokens_if_required());
-                    Some(Verdict::served(min_tokens))
-                }
-                (Err(_), Some(error)) => scope(error).map(|scope| Verdict::Refused(scope, error)),
-                // A panic is nobody else's.
-                (Err(_), None) => None,
-            };
-            self.settle(first, verdict.as_ref(), job.was_known);
         }
-        let request = match job.purpose {
-            Purpose::Start { .. } => None,
-            Purpose::Aside(request) => Some(request),
-        };
-        let compiled = CompiledGrammar {
-            outcome: outcome.and_then(|started| started.or(request).ok_or_else(threads_are_gone)),
-            compile_seconds: job.compile_seconds,
-            was_known: job.was_known,
-        };
-        answer(&job.compiled, job.request_id, compiled, &self.done);
     }
 
-    /// Answers those that waited for one with the same constraint, or lets them have its grammar, which was
-    /// known when they came if it was known when that came. Where what
-    /// became of it is no verdict, the next one is worked on.
-    fn settle(&self, first: First, verdict: Option<&Verdict>, was_known: bool) {
-        let Some(verdict) = verdict else { return };
-        for job in first.end(verdict) {
-            let job = CompileJob { was_known, ..job };
-            match verdict {
-                Verdict::Refused(_, error) => refuse(job, error, &self.done),
-                Verdict::Served { .. } => self.wait_for(Turn::first(Duty::Answer), job),
+    /// A job's grammar is there: `started`, or that of its running request. Those that waited for it go on, with a
+    /// grammar that was known when they came if it was known when that came.
+    fn serve(&self, mut job: CompileJob, mut started: Option<Box<StructuredOutputRequest>>) {
+        if let (Some(started), Some(bin)) = (&mut started, &self.bin) {
+            started.end_in(bin.clone());
+        }
+        if let Some(first) = job.first.take() {
+            let min_tokens = started.as_ref().and_then(|r| r.min_tokens_if_required());
+            let is_measured = !matches!(min_tokens, Some(MinTokens::AtLeast(_)));
+            for mut waited in first.serve(is_measured) {
+                waited.was_known = job.was_known;
+                // Without threads nobody waits for an answer.
+                let _ = self.queue.send(waited);
             }
         }
+        answer(job, Ok(started), &self.done);
+    }
+
+    /// A job is refused, and so are those that waited for it and go through the same stage. Where others may fare
+    /// better, the next one of them is worked on.
+    fn refuse(&self, mut job: CompileJob, stage: Stage, error: &CompileGrammarError) {
+        if *error == CompileGrammarError::Compile(CompileError::Cancelled) {
+            return;
+        }
+        if is_lasting(error)
+            && stage != Stage::Replaying
+            && let Some(first) = job.first.take()
+        {
+            for mut waited in first.refuse(stage, error) {
+                waited.was_known = job.was_known;
+                refuse(waited, error, &self.done);
+            }
+        }
+        refuse(job, error, &self.done);
     }
 
     /// Lets a job wait for a turn. Where there are no threads any more, nobody waits for its answer.
     fn wait_for(&self, turn: Turn, job: CompileJob) {
-        let _ = self.lanes.send(CompileJob { turn, ..job });
+        let turn = turn.for_text(job.source_bytes);
+        let _ = self.queue.send(CompileJob { turn, ..job });
     }
 }
 

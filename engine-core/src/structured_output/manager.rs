@@ -11,9 +11,9 @@ use super::aside::Aside;
 use super::backend::StructuredOutputBackend;
 use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
 use super::compile_pool::CompilePool;
+use super::constraint::NamedConstraint;
 use super::request::StructuredOutputRequest;
-use super::same_constraints::NamedConstraint;
-use super::turn::{Duty, Turn};
+use super::same_constraints::Places;
 use crate::request_id::RequestId;
 
 /// Compiles the requests' grammars on threads of its own. Shared by the input threads, which
@@ -141,30 +141,20 @@ impl StructuredOutputManager {
         let named = before.insert(named);
         let pool = self.pool()?;
         let (pending, sender) = PendingGrammar::new();
-        let job = CompileJob {
-            request_id: request.request_id.clone(),
-            params: Arc::clone(request.params),
-            purpose: Purpose::Start {
-                reasoning_ended: request.reasoning_ended,
-                output_token_ids: request.output_token_ids.to_vec(),
-                begun: None,
-                num_added_bytes: 0,
-                request_memory: named.request_memory(),
-            },
-            turn: Turn::first(Duty::Begin),
-            source_bytes: named.source_bytes(),
-            constraint: Some(named.constraint()),
-            cancel: pending.cancel.clone(),
-            compiled: sender,
-            compile_seconds: None,
-            first: None,
-            was_known: false,
-            long_places: Vec::new(),
+        let purpose = Purpose::start(
+            request.reasoning_ended,
+            request.output_token_ids.to_vec(),
+            named.request_memory(),
+        );
+        let (id, params) = (request.request_id.clone(), Arc::clone(request.params));
+        let mut job = CompileJob::new(id, params, purpose, pending.cancel.clone(), sender);
+        job.source_bytes = named.source_bytes();
+        job.constraint = Some(named.constraint());
+        let places = match request.is_replay {
+            true => Places::Unlimited,
+            false => Places::Limited,
         };
-        match request.is_replay {
-            true => pool.submit_replay(job)?,
-            false => pool.submit(job)?,
-        }
+        pool.submit(job, places)?;
         Ok(Some(pending))
     }
 
@@ -182,20 +172,13 @@ impl StructuredOutputManager {
         let (mut pending, sender) = PendingGrammar::new();
         pending.was_admitted = true;
         let is_renewed = matches!(grammar.aside(), Some(Aside::Exhausted));
-        self.pool()?.submit_aside(CompileJob {
-            request_id: request_id.clone(),
-            params: Arc::clone(params),
-            turn: Turn::first(grammar.duty()),
-            source_bytes: 0,
-            constraint: None,
-            purpose: Purpose::Aside(grammar),
-            cancel: pending.cancel.clone(),
-            compiled: sender,
-            compile_seconds: is_renewed.then_some(0.0),
-            first: None,
-            was_known: false,
-            long_places: Vec::new(),
-        })?;
+        let turn = grammar.first_turn();
+        let (id, params) = (request_id.clone(), Arc::clone(params));
+        let purpose = Purpose::Aside(grammar);
+        let mut job = CompileJob::new(id, params, purpose, pending.cancel.clone(), sender);
+        job.turn = turn;
+        job.compile_seconds = is_renewed.then_some(0.0);
+        self.pool()?.submit_aside(job)?;
         Ok(pending)
     }
 

@@ -7,30 +7,23 @@ use std::time::{Duration, Instant};
 use structured_output::Pause;
 
 use super::other_programs::OtherPrograms;
-use super::turn::Duty;
 
-/// How much nicer than the model's threads, which have that of the process, those are that find answers.
-#[cfg(target_os = "linux")]
-const ANSWER_NICENESS: libc::c_int = 5;
+/// How much nicer the thread of short turns is than the model's threads, which have the niceness of the process.
+pub(super) const SHORT_NICENESS: i32 = 5;
 
-/// The same of all other compile threads.
-#[cfg(target_os = "linux")]
-const COMPILE_NICENESS: libc::c_int = 8;
+/// How much nicer all other compile threads are.
+pub(super) const COMPILE_NICENESS: i32 = 8;
 
 /// How long a thread works before it offers its processor, where other programs use the processors.
 const BETWEEN_OFFERS: Duration = Duration::from_millis(1);
 
-/// Puts the calling thread behind others of the machine, as far as its duty lets it wait: what running requests wait
-/// for gets less than they do, but soon.
+/// Makes the calling thread so much nicer than its process: what running requests wait for gets less than they do, but
+/// soon.
 ///
 /// None runs on idle processors alone (`SCHED_IDLE`). Beside programs that use all of them such a thread has a
 /// thousandth of one, and what it holds meanwhile, running requests wait for.
 #[cfg(target_os = "linux")]
-pub(super) fn lower_priority(duty: Duty) -> std::io::Result<()> {
-    let more = match duty {
-        Duty::Answer => ANSWER_NICENESS,
-        Duty::Begin | Duty::Compile | Duty::Apart => COMPILE_NICENESS,
-    };
+pub(super) fn lower_priority(more: i32) -> std::io::Result<()> {
     // SAFETY: both take integers, touch no memory of ours. On Linux, who 0 is the calling thread.
     let set = unsafe {
         let of_process = libc::getpriority(libc::PRIO_PROCESS, 0);
@@ -44,7 +37,7 @@ pub(super) fn lower_priority(duty: Duty) -> std::io::Result<()> {
 
 /// Other systems have no priority of single threads that suits.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn lower_priority(_duty: Duty) -> std::io::Result<()> {
+pub(super) fn lower_priority(_more: i32) -> std::io::Result<()> {
     Ok(())
 }
 
@@ -87,22 +80,21 @@ mod tests {
     #[test]
     fn a_compile_thread_stands_behind_all_others() {
         let before = priority();
-        let of_duty = |duty, process_niceness| {
+        let lowered = |more, process_niceness| {
             let lowered = std::thread::spawn(move || {
                 // SAFETY: takes three integers, touches no memory of ours.
                 let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, process_niceness) };
                 assert_eq!(set, 0);
-                lower_priority(duty).unwrap();
+                lower_priority(more).unwrap();
                 priority()
             });
             lowered.join().unwrap()
         };
         let (policy, niceness) = before;
-        let of_answer = of_duty(Duty::Answer, niceness);
-        assert_eq!(of_answer, (policy, (niceness + 5).min(19)));
-        assert_eq!(of_duty(Duty::Answer, 17), (policy, 19));
-        for duty in [Duty::Begin, Duty::Compile, Duty::Apart] {
-            assert_eq!(of_duty(duty, niceness), (policy, (niceness + 8).min(19)));
+        for more in [SHORT_NICENESS, COMPILE_NICENESS] {
+            let expected = (policy, (niceness + more).min(19));
+            assert_eq!(lowered(more, niceness), expected);
+            assert_eq!(lowered(more, 17), (policy, 19));
         }
         // This thread's is as it was.
         assert_eq!(priority(), before);

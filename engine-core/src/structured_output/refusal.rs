@@ -134,13 +134,7 @@ mod tests {
     }
 
     fn told(params: &SamplingParams, error: impl Into<CompileGrammarError>) -> RequestError {
-        let purpose = Purpose::Start {
-            reasoning_ended: None,
-            output_token_ids: Vec::new(),
-            begun: None,
-            num_added_bytes: 0,
-            request_memory: RequestMemory::default(),
-        };
+        let purpose = Purpose::start(None, Vec::new(), RequestMemory::default());
         refusal(params, &purpose, &error.into())
     }
 

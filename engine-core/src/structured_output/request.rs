@@ -7,11 +7,10 @@ use structured_output::{MaskRef, MatcherError, TextSearch};
 
 use super::aside::{Aside, Found};
 use super::backend::StructuredOutputGrammar;
-use super::grammar_bin::GrammarBin;
+use super::grammar_end::{GrammarBin, TellWhenGone};
 use super::mask::TokenMask;
 use super::min_tokens::MinTokens;
 use super::reasoning::{Phase, Reasoning};
-use super::waiting_jobs::TellWhenGone;
 
 /// Where no more tokens than this are left beyond what the shortest completion needs, only tokens
 /// are allowed that keep it in reach. Far from the end any token is, and one that is not after all

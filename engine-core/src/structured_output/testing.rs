@@ -15,8 +15,7 @@ use structured_output::{
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
 use super::backend_formwork::FormworkBackend;
 use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
-use super::same_constraints::NamedConstraint;
-use super::turn::{Duty, Turn};
+use super::constraint::NamedConstraint;
 use crate::lock::lock;
 
 /// The end of text. The other tokens are bytes.
@@ -64,25 +63,16 @@ pub(super) fn job_of(
         ..SamplingParams::default()
     };
     let (sender, compiled) = bounded(1);
+    let source_bytes = named.source_bytes();
+    let constraint = Some(named.constraint());
+    let (purpose, cancel) = (
+        Purpose::start(None, Vec::new(), RequestMemory::default()),
+        CancelFlag::new(),
+    );
     let job = CompileJob {
-        request_id: id.into(),
-        source_bytes: named.source_bytes(),
-        constraint: Some(named.constraint()),
-        params: Arc::new(params),
-        purpose: Purpose::Start {
-            reasoning_ended: None,
-            output_token_ids: Vec::new(),
-            begun: None,
-            num_added_bytes: 0,
-            request_memory: named.request_memory(),
-        },
-        turn: Turn::first(Duty::Begin),
-        cancel: CancelFlag::new(),
-        compiled: sender,
-        compile_seconds: None,
-        first: None,
-        was_known: false,
-        long_places: Vec::new(),
+        source_bytes,
+        constraint,
+        ..CompileJob::new(id.into(), Arc::new(params), purpose, cancel, sender)
     };
     (job, compiled)
 }

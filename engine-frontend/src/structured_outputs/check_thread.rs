@@ -17,7 +17,7 @@ type Job = Box<dyn FnOnce() + Send>;
 const NICENESS: libc::c_int = 10;
 
 /// One thread that checks one constraint at a time. Requests don't wait for it: while it is busy, constraints
-/// go to the core unchecked. There they wait in lanes that let the small and the known pass by what takes
+/// go to the core unchecked. There they wait in one queue, in which the short passes by what takes
 /// long, are bounded and counted, and are refused in the same words. So a crowd is held up here by nothing.
 #[derive(Debug)]
 pub(crate) struct CheckThread {
