@@ -21,8 +21,6 @@ pub(super) fn refusal(
         CompileGrammarError::Matcher(error) => (error.to_string(), of_matcher_error(error)),
         other => (other.to_string(), GrammarProblem::default()),
     };
-    // Beyond memory of its own, so no other grammar is the cause.
-    let is_limit = matches!(error, CompileGrammarError::Matcher(error) if error.limit().is_some());
     let mut code = RequestErrorCode::GrammarRefused;
     if let Purpose::Aside(request) = purpose
         && request.num_answer_tokens > 0
@@ -31,14 +29,14 @@ pub(super) fn refusal(
         let num_tokens = request.num_answer_tokens;
         let tokens = if num_tokens == 1 { "token" } else { "tokens" };
         message += &format!(", after {num_tokens} {tokens} of the answer");
-        if !is_limit {
+        if !is_limit(error) {
             code = RequestErrorCode::InternalError;
         }
     }
     let mut field = "structured_outputs".to_owned();
     if let Some(structured_outputs) = &params.structured_outputs {
         field = format!("{field}.{}", structured_outputs.constraint.kind());
-        if is_limit {
+        if matches!(error, CompileGrammarError::Matcher(_)) && is_limit(error) {
             problem.help = Some(what_helps(structured_outputs).to_owned());
         }
     }
@@ -46,6 +44,16 @@ pub(super) fn refusal(
         field: Some(field),
         problem: Some(Box::new(problem)),
         ..RequestError::new(code, message)
+    }
+}
+
+/// Whether the grammar has met a limit, which no other grammar is the cause of: as its text was read, in memory of its
+/// own, or as it was compiled again there.
+fn is_limit(error: &CompileGrammarError) -> bool {
+    match error {
+        CompileGrammarError::Matcher(error) => error.limit().is_some(),
+        CompileGrammarError::Compile(error) => matches!(error, CompileError::LimitExceeded { .. }),
+        CompileGrammarError::Unsupported(_) | CompileGrammarError::Renew(_) => false,
     }
 }
 
@@ -203,6 +211,21 @@ mod tests {
         ] {
             assert_eq!(found(constraint), expected);
         }
+    }
+
+    /// Also where the grammar had been compiled before, and is compiled again in other memory as its text is written.
+    #[test]
+    fn a_limit_is_the_constraints_fault_whenever_it_is_met() {
+        let exceeded = CompileError::LimitExceeded {
+            limit: "max_bytes",
+            max: 7,
+            place: None,
+        };
+        let is_limit = |error: CompileGrammarError| is_limit(&error);
+        assert!(is_limit(exceeded.into()));
+        assert!(is_limit(MatcherError::StepsExhausted { max: 5 }.into()));
+        assert!(!is_limit(CompileError::Cancelled.into()));
+        assert!(!is_limit(MatcherError::AllowanceSpent.into()));
     }
 
     #[test]

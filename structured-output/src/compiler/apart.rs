@@ -63,6 +63,17 @@ impl Lane {
         drop(left.empty_when_free());
     }
 
+    /// Empties the generation, as soon as whoever is at work there has ended the call: who is there is to go on in the
+    /// next.
+    pub(super) fn empty(&self) {
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = engine.take() {
+            drop(engine);
+            self.cache.clear();
+            drop(taken.empty_when_free());
+        }
+    }
+
     /// Forgets all: who is there goes on.
     pub(super) fn clear(&self) {
         self.cache.clear();

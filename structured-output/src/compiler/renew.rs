@@ -183,6 +183,10 @@ impl GrammarCompiler {
             }
         }
         let own = OwnMemory::new(&self.num_own).ok_or(no_memory)?;
+        if matcher.request_memory().is_some() {
+            // Its siblings may be there.
+            self.lane.empty();
+        }
         matcher.renewals_mut().num_accepted = num_accepted;
         self.renew_alone(matcher, own, &mut replay, cancel)
     }

@@ -41,6 +41,11 @@ impl Engine {
             false => self.lock_before_compilations(),
         };
         self.check_open()?;
+        // A request fills no two memories apart.
+        let memory = allowance.request_memory().filter(|_| self.is_apart());
+        if memory.is_some_and(|memory| memory.has_other_own(self)) {
+            return Err(self.exhausted());
+        }
         // Noted by whoever had the lock before.
         let before = self.state_bytes();
         let max_bytes = before.max(self.shares.states_at_most);
