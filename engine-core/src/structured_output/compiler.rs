@@ -102,7 +102,6 @@ impl<'a> Compiler<'a> {
                     Some(begun) => begun,
                     None => self.begin(params, *reasoning_ended, cancel)?,
                 };
-                begin.request.set_request_memory(request_memory);
                 // Whoever is let in already goes on for as long as there is memory.
                 let may_add = MAX_BYTES_TO_START.saturating_sub(*num_added_bytes);
                 let max_bytes = output_token_ids.is_empty().then_some(may_add);
@@ -111,6 +110,8 @@ impl<'a> Compiler<'a> {
                 match started {
                     Ok(()) => {
                         begin.request.set_max_bytes(None);
+                        // What came before has a bound of its own.
+                        begin.request.set_request_memory(request_memory);
                         Ok(Some(begin.request))
                     }
                     Err(error) => {
