@@ -23,7 +23,7 @@ pub(crate) struct Shares {
 impl Shares {
     /// The shares of what all grammars have together.
     pub(crate) fn of(cache_bytes: usize) -> Self {
-        let part = cache_bytes / 512 * 11;
+        let part = cache_bytes / 256 * 11 / 2;
         Self {
             masks: part * 8,
             // Of each of three generations.
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn all_shares_together_are_cache_bytes() {
-        for cache_bytes in [0, 256, 1 << 20, 192 << 20, 256 << 20, (1 << 30) + 12_345] {
+        for cache_bytes in [0, 512, 1 << 20, 192 << 20, 256 << 20, (1 << 30) + 12_345] {
             let (shared, apart) = (Shares::of(cache_bytes), Shares::apart(cache_bytes));
             let together = shared.states_at_most + shared.masks + shared.past + 3 * shared.ready;
             let of_each = apart.states_at_most + apart.masks + apart.ready;
