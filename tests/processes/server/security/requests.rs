@@ -214,20 +214,3 @@ fn constraints_that_take_too_much_to_begin_take_their_share() {
         assert_eq!(status, 400, "{schema}");
     }
 }
-
-/// A constraint that takes little before its first token, and fills what memory it gets after that: each of the
-/// answers adds to it.
-#[test]
-fn answers_that_fill_the_memory_of_grammars_take_their_share() {
-    let server = server(&[]);
-    let letter = json!({"prompt": "a", "add_special_tokens": false});
-    let letter = server.post("/tokenize", &letter).json()["tokens"][0].clone();
-    let mut bias = serde_json::Map::new();
-    bias.insert(letter.to_string(), json!(-100));
-    let body = json!({
-        "prompt": "Hi", "n": 64, "max_tokens": 1400, "temperature": 1.8, "seed": 2, "logit_bias": bias,
-        "structured_outputs": {"regex": "a|z(?=.{500,1400}$)[^a]*(b.{30})+"},
-    });
-    let (status, _) = checked(&server, COMPLETIONS, &body);
-    assert_eq!(status, 400);
-}
