@@ -36,13 +36,8 @@ impl Lane {
 
     /// Empties the generation where it is full: who is there is to go on in the next.
     fn empty_if_full(&self) {
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(full) = engine.take_if(|engine| engine.is_full()) {
-            // What it held goes when nobody waits for the lock any more.
-            let remains = full.empty();
-            drop(engine);
-            self.cache.clear();
-            drop(remains);
+        if let Some(full) = self.take_if(Engine::is_full) {
+            drop(full.empty());
         }
     }
 
@@ -52,26 +47,28 @@ impl Lane {
         if !left.is_apart() || !left.is_full() {
             return;
         }
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_current = engine
-            .take_if(|engine| std::ptr::eq(Arc::as_ptr(engine), left))
-            .is_some();
-        drop(engine);
-        if is_current {
-            self.cache.clear();
-        }
+        drop(self.take_if(|current| std::ptr::eq(current, left)));
         drop(left.empty_when_free());
     }
 
     /// Empties the generation, as soon as whoever is at work there has ended the call: who is there is to go on in the
     /// next.
     pub(super) fn empty(&self) {
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(taken) = engine.take() {
-            drop(engine);
-            self.cache.clear();
+        if let Some(taken) = self.take_if(|_| true) {
             drop(taken.empty_when_free());
         }
+    }
+
+    /// Closes the generation and takes it out where it is such a one, and forgets what was compiled in it: the next one
+    /// begins then.
+    fn take_if(&self, is_such: impl FnOnce(&Engine) -> bool) -> Option<Arc<Engine>> {
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = engine.take_if(|engine| is_such(engine))?;
+        // First, since no compilation is kept that ends in one which is closed.
+        taken.close();
+        drop(engine);
+        self.cache.clear();
+        Some(taken)
     }
 
     /// Forgets all: who is there goes on.

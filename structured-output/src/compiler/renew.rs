@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::GrammarCompiler;
-use crate::engine::{OwnMemory, RequestMemory};
+use crate::engine::OwnMemory;
 use crate::error::{CompileError, MatcherError};
 use crate::grammar::CompiledGrammar;
 use crate::matcher::{AcceptedStep, GrammarMatcher};
@@ -151,7 +151,9 @@ impl GrammarCompiler {
         let no_memory = RenewError::NoMemory {
             max: OwnMemory::MAX,
         };
-        let has_own = matcher.request_memory().is_some_and(RequestMemory::has_own);
+        let engine = matcher.grammar().engine();
+        let memory = matcher.request_memory();
+        let has_own = memory.is_some_and(|memory| memory.has_own_beside(engine));
         let goes_apart = matcher.is_apart() || matcher.is_request_beyond();
         if goes_apart && has_own {
             // A request fills no other memory apart meanwhile.

@@ -476,7 +476,7 @@ impl Engine {
     }
 
     /// Lets every further call of its matchers fail.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 

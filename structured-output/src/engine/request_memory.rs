@@ -34,15 +34,9 @@ impl RequestMemory {
     }
 
     /// Whether one of the matchers has memory of its own, and it is not this.
-    pub(super) fn has_other_own(&self, engine: &Engine) -> bool {
+    pub(crate) fn has_own_beside(&self, engine: &Engine) -> bool {
         let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
         own.strong_count() > 0 && !std::ptr::eq(own.as_ptr(), engine)
-    }
-
-    /// Whether one of the matchers has memory of its own.
-    pub(crate) fn has_own(&self) -> bool {
-        let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
-        own.strong_count() > 0
     }
 
     /// Takes note of the memory that one of them has.

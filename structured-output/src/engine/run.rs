@@ -43,7 +43,7 @@ impl Engine {
         self.check_open()?;
         // A request fills no two memories apart.
         let memory = allowance.request_memory().filter(|_| self.is_apart());
-        if memory.is_some_and(|memory| memory.has_other_own(self)) {
+        if memory.is_some_and(|memory| memory.has_own_beside(self)) {
             return Err(self.exhausted());
         }
         // Noted by whoever had the lock before.
