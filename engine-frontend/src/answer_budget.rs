@@ -8,12 +8,12 @@ use protocol::{
     SamplingParams,
 };
 
-/// Bytes that the answers to a request may take together. With what the API makes of them, and the text that it
-/// sends, it is about 64 MiB.
+/// Bytes that the answers to a request may take together, the text that the API makes of them included. Under a
+/// constraint it is half of that.
 pub(crate) const MAX_ANSWER_BYTES: usize = 24 << 20;
 /// Bytes of a token: its id and its text, in lists that grow.
 const TOKEN_BYTES: usize = 24;
-/// Bytes of one logprob, with its token's bytes, in the form that the API gives it.
+/// Bytes of one logprob: as it is kept, and in the text of the answer.
 pub(crate) const LOGPROB_BYTES: usize = 128;
 /// Logprobs per token that every server allows. Who raises `--max-logprobs` has as much more.
 const USUAL_LOGPROBS: usize = 20;
@@ -38,6 +38,11 @@ impl AnswerBudget {
         let usual = match is_stream {
             true => MAX_UNREAD_BYTES,
             false => MAX_ANSWER_BYTES,
+        };
+        // A constraint takes as much in the core as the other half.
+        let usual = match params.structured_outputs {
+            Some(_) => usual / 2,
+            None => usual,
         };
         Self {
             used: Arc::default(),
@@ -130,6 +135,8 @@ fn num_logprobs(rows: Option<&LogprobsLists>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{StructuredOutputsConstraint, StructuredOutputsParams};
+
     use super::*;
 
     fn output(num_tokens: usize, num_logprobs: usize) -> EngineCoreOutput {
@@ -155,6 +162,21 @@ mod tests {
         drop(one);
         let error = budget.charge(&mut other, &output(100, 0)).unwrap_err();
         assert!(error.message.contains("beyond 24 MiB"), "{error:?}");
+    }
+
+    #[test]
+    fn answers_under_a_constraint_have_half_of_it() {
+        let constraint = StructuredOutputsConstraint::Regex("[a-z]".to_owned());
+        let params = SamplingParams {
+            structured_outputs: Some(StructuredOutputsParams::new(constraint).into()),
+            ..SamplingParams::default()
+        };
+        let budget = AnswerBudget::new(&params, 1000);
+        let mut share = budget.share();
+        let half = MAX_ANSWER_BYTES / 2 / TOKEN_BYTES;
+        assert_eq!(budget.charge(&mut share, &output(half, 0)), Ok(()));
+        let error = budget.charge(&mut share, &output(100, 0)).unwrap_err();
+        assert!(error.message.contains("beyond 12 MiB"), "{error:?}");
     }
 
     #[test]

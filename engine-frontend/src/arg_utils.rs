@@ -121,9 +121,9 @@ pub struct EngineArgs {
     /// where that is less
     #[arg(long, value_name = "N", value_parser = human_readable_int(1_u32..=65_536))]
     pub max_num_seqs: Option<u32>,
-    /// Most tokens of one step, over all requests
-    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = human_readable_int(1_u32..=1_048_576))]
-    pub max_num_batched_tokens: u32,
+    /// Most tokens of one step, over all requests; 2048 where absent, which several cores on processors share out
+    #[arg(long, value_name = "TOKENS", value_parser = human_readable_int(1_u32..=1_048_576))]
+    pub max_num_batched_tokens: Option<u32>,
     /// Most tokens of one prompt per step while others run; 0 is off
     #[arg(long, value_name = "TOKENS", default_value_t = 0, value_parser = human_readable_int(0_u32..))]
     pub long_prefill_token_threshold: u32,
@@ -256,7 +256,7 @@ impl Default for EngineArgs {
             gpu_memory_utilization: 0.9,
             max_model_len: None,
             max_num_seqs: None,
-            max_num_batched_tokens: 2048,
+            max_num_batched_tokens: None,
             long_prefill_token_threshold: 0,
             enable_prefix_caching: false,
             no_enable_prefix_caching: false,
@@ -306,7 +306,7 @@ impl EngineArgs {
     fn max_num_seqs(&self) -> u32 {
         let default = SchedulerConfig::default().max_num_seqs;
         self.max_num_seqs
-            .unwrap_or_else(|| default.min(self.max_num_batched_tokens))
+            .unwrap_or_else(|| default.min(self.max_num_batched_tokens()))
     }
 
     /// What can be told of flags together, before anything is loaded.
@@ -420,7 +420,7 @@ impl EngineArgs {
             },
             parallel_config: self.parallel_config(),
             scheduler_config: SchedulerConfig {
-                max_num_batched_tokens: self.max_num_batched_tokens,
+                max_num_batched_tokens: self.max_num_batched_tokens(),
                 max_num_seqs: self.max_num_seqs(),
                 long_prefill_token_threshold: self.long_prefill_token_threshold,
                 enable_chunked_prefill: !self.no_enable_chunked_prefill,

@@ -1,6 +1,7 @@
 //! Logprobs as callers read them: with the token's text and bytes, and the sum of the chosen ones.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use protocol::{EngineCoreRequest, LogprobsLists};
@@ -15,8 +16,8 @@ pub struct Logprob {
     pub logprob: f32,
     /// 1-based rank in the vocabulary where known: for the chosen token and the top ones.
     pub rank: Option<u32>,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
+    /// Its bytes, which all logprobs of the token share.
+    pub bytes: Arc<[u8]>,
 }
 
 impl Logprob {
@@ -30,10 +31,25 @@ impl Logprob {
 /// most probable first; no token twice. Empty for a token that was replayed.
 pub type PositionLogprobs = Vec<Logprob>;
 
+/// The bytes of the tokens that a request was told of, each kept once.
+#[derive(Debug)]
+struct TokenBytes {
+    tokenizer: Arc<Tokenizer>,
+    known: HashMap<u32, Arc<[u8]>>,
+}
+
+impl TokenBytes {
+    fn of(&mut self, token_id: u32) -> Arc<[u8]> {
+        let tokenizer = &self.tokenizer;
+        let bytes = || tokenizer.token_bytes(token_id).into();
+        Arc::clone(self.known.entry(token_id).or_insert_with(bytes))
+    }
+}
+
 /// Collects the logprobs of one request.
 #[derive(Debug)]
 pub struct LogprobsProcessor {
-    tokenizer: Arc<Tokenizer>,
+    tokens: TokenBytes,
     /// Top logprobs asked for per generated token; `None` where only chosen ids are reported.
     num_logprobs: Option<i32>,
     num_prompt_logprobs: Option<i32>,
@@ -52,7 +68,10 @@ impl LogprobsProcessor {
         let params = &request.sampling_params;
         let wanted = params.logprobs.is_some() || params.logprob_token_ids.is_some();
         Self {
-            tokenizer,
+            tokens: TokenBytes {
+                tokenizer,
+                known: HashMap::new(),
+            },
             num_logprobs: params.logprobs,
             num_prompt_logprobs: params.prompt_logprobs,
             cumulative_logprob: wanted.then_some(0.0),
@@ -68,7 +87,7 @@ impl LogprobsProcessor {
             return;
         };
         for row in positions(rows) {
-            let position = position_logprobs(&self.tokenizer, row, self.num_logprobs);
+            let position = position_logprobs(&mut self.tokens, row, self.num_logprobs);
             if let (Some(sum), Some(chosen)) = (&mut self.cumulative_logprob, position.first()) {
                 *sum += f64::from(chosen.logprob);
             }
@@ -83,7 +102,7 @@ impl LogprobsProcessor {
         let mut all = vec![None; without];
         all.extend(
             positions(rows)
-                .map(|row| position_logprobs(&self.tokenizer, row, self.num_prompt_logprobs))
+                .map(|row| position_logprobs(&mut self.tokens, row, self.num_prompt_logprobs))
                 .map(Some),
         );
         self.prompt_logprobs = Some(all);
@@ -149,7 +168,7 @@ fn positions(rows: &LogprobsLists) -> impl Iterator<Item = Row<'_>> {
 
 /// `top` is the number of top tokens asked for: where given, what follows the chosen token is in
 /// order of rank.
-fn position_logprobs(tokenizer: &Tokenizer, row: Row<'_>, top: Option<i32>) -> PositionLogprobs {
+fn position_logprobs(tokens: &mut TokenBytes, row: Row<'_>, top: Option<i32>) -> PositionLogprobs {
     let (ids, values, chosen_rank) = row;
     let mut position = PositionLogprobs::with_capacity(ids.len());
     for (i, (&token_id, &logprob)) in ids.iter().zip(values).enumerate() {
@@ -166,7 +185,7 @@ fn position_logprobs(tokenizer: &Tokenizer, row: Row<'_>, top: Option<i32>) -> P
                 0 => chosen_rank,
                 _ => top.and_then(|_| u32::try_from(i).ok()),
             },
-            bytes: tokenizer.token_bytes(token_id).to_vec(),
+            bytes: tokens.of(token_id),
         });
     }
     position

@@ -24,7 +24,7 @@ pub struct CompilerOptions {
     /// `docs/json-schema.md`.
     pub any_escapes: bool,
     /// Bytes that one call on a matcher may take, where the program's allocator is
-    /// [`MeteredAllocator`](crate::MeteredAllocator). Default 32 MiB: of 2,009 schemas of MaskBench none takes
+    /// [`MeteredAllocator`](crate::MeteredAllocator). Default 16 MiB: of 2,009 schemas of MaskBench none takes
     /// more than 2.
     pub max_mask_bytes: usize,
     /// Steps that a compilation may take at a time in the memory that all grammars share, where matchers
@@ -50,7 +50,7 @@ impl Default for CompilerOptions {
             budget: CompileBudget::default(),
             limits: Limits::default(),
             any_escapes: false,
-            max_mask_bytes: 32 << 20,
+            max_mask_bytes: 16 << 20,
             max_shared_steps: None,
             pause: Pause::default(),
             index_cache: None,

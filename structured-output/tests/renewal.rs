@@ -261,7 +261,7 @@ fn a_request_that_fills_more_than_its_share_goes_on_apart_and_alone() {
     let mut answers = [start(), start(), start()];
     answers
         .iter_mut()
-        .for_each(|answer| answer.set_request_memory(&memory));
+        .for_each(|answer| answer.set_request_memory(&memory, 0));
     let [first, second, third] = &mut answers;
     let alone = fill(&mut hog(&self::compiler(4 << 20)));
     let of_share = fill(first);
@@ -288,4 +288,29 @@ fn a_request_that_fills_more_than_its_share_goes_on_apart_and_alone() {
     );
     drop(answers);
     assert!(compiler.has_own_memory());
+}
+
+/// Each call adds something before it is told that there is no room, and a request may make any number of them.
+#[test]
+fn a_request_that_has_filled_its_share_adds_no_more_however_often_it_asks() {
+    let cache_bytes = 4 << 20;
+    let compiler = compiler(cache_bytes);
+    let memory = RequestMemory::default();
+    let mut first = hog(&compiler);
+    first.set_request_memory(&memory, 0);
+    fill(&mut first);
+    let before = compiler.cache_bytes();
+    for number in 0..2_000 {
+        let mut answer = hog(&compiler);
+        answer.set_request_memory(&memory, 0);
+        let text = format!("{{\"other{number}\":");
+        let mut bytes = text.bytes().map(u32::from);
+        let refused = bytes.find_map(|byte| answer.accept_token(byte).err());
+        assert!(matches!(
+            refused,
+            Some(MatcherError::StatesExhausted { .. })
+        ));
+    }
+    let added = compiler.cache_bytes() - before;
+    assert!(added < cache_bytes / 64, "{added} bytes");
 }

@@ -100,8 +100,8 @@ impl StructuredOutputRequest {
     /// [`StructuredOutputGrammar::set_request_memory`] does.
     ///
     /// [`StructuredOutputGrammar::set_request_memory`]: super::backend::StructuredOutputGrammar::set_request_memory
-    pub(super) fn set_request_memory(&mut self, memory: &RequestMemory) {
-        self.grammar.set_request_memory(memory);
+    pub(super) fn set_request_memory(&mut self, memory: &RequestMemory, num_added_bytes: usize) {
+        self.grammar.set_request_memory(memory, num_added_bytes);
     }
 
     /// What is left of these; `None` where there is no limit.

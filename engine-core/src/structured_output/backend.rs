@@ -203,7 +203,7 @@ pub trait StructuredOutputGrammar: Send {
 
     /// From here on, what it adds to memory that all share counts for a request with other grammars: beyond their share
     /// calls fail with [`MatcherError::StatesExhausted`].
-    fn set_request_memory(&mut self, memory: &RequestMemory);
+    fn set_request_memory(&mut self, memory: &RequestMemory, num_added_bytes: usize);
 
     /// Lets others go first that wait for the memory it shares with them.
     fn let_others_pass(&self);

@@ -228,8 +228,8 @@ impl StructuredOutputGrammar for FormworkGrammar {
         self.matcher.bytes_left()
     }
 
-    fn set_request_memory(&mut self, memory: &RequestMemory) {
-        self.matcher.set_request_memory(memory);
+    fn set_request_memory(&mut self, memory: &RequestMemory, num_added_bytes: usize) {
+        self.matcher.set_request_memory(memory, num_added_bytes);
     }
 
     fn let_others_pass(&self) {

@@ -19,8 +19,8 @@ use super::turn::{Arena, MAX_ANSWER_STEPS, SHARED_STEPS, Turn};
 const MAX_TRIES: u32 = 3;
 
 /// Bytes of states that a request may add before its first token, in all the memory that it goes through: as many as
-/// one call may hold, so that a request that is refused has taken no more than its share.
-const MAX_BYTES_TO_START: usize = 32 << 20;
+/// a memory apart holds, so that a request that is refused has taken no more than its share.
+const MAX_BYTES_TO_START: usize = 24 << 20;
 
 /// What works on a job for one turn.
 pub(super) struct Compiler<'a> {
@@ -107,16 +107,16 @@ impl<'a> Compiler<'a> {
                 let max_bytes = output_token_ids.is_empty().then_some(may_add);
                 begin.request.set_max_bytes(max_bytes);
                 let started = self.start(&mut begin, params, output_token_ids, cancel);
+                let left = begin.request.bytes_left().unwrap_or(may_add);
+                *num_added_bytes += may_add.saturating_sub(left);
                 match started {
                     Ok(()) => {
                         begin.request.set_max_bytes(None);
-                        // What came before has a bound of its own.
-                        begin.request.set_request_memory(request_memory);
+                        let memory = &*request_memory;
+                        begin.request.set_request_memory(memory, *num_added_bytes);
                         Ok(Some(begin.request))
                     }
                     Err(error) => {
-                        let left = begin.request.bytes_left().unwrap_or(may_add);
-                        *num_added_bytes += may_add.saturating_sub(left);
                         let goes_on = matches!(error, JobError::TurnOver | JobError::GoesApart);
                         *begun = (goes_on && begin.request.is_apart()).then_some(begin);
                         Err(error)

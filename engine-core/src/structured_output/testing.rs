@@ -229,8 +229,8 @@ impl StructuredOutputGrammar for OddGrammar {
         self.real.bytes_left()
     }
 
-    fn set_request_memory(&mut self, memory: &RequestMemory) {
-        self.real.set_request_memory(memory);
+    fn set_request_memory(&mut self, memory: &RequestMemory, num_added_bytes: usize) {
+        self.real.set_request_memory(memory, num_added_bytes);
     }
 
     fn set_patient_allowance(&mut self, steps: u64) {

@@ -48,7 +48,7 @@ fn memory_that_is_full_changes_no_answer() {
     let (expected, roomy) = answers(&Setup::default());
     assert_eq!(roomy.totals.structured.num_renewed_grammars, 0);
     let small = Setup {
-        cache_bytes: Some(1600 * KIBIBYTE),
+        cache_bytes: Some(2200 * KIBIBYTE),
         ..Setup::default()
     };
     let drafting = Setup {

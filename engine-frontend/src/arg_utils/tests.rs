@@ -86,7 +86,7 @@ fn every_flag_reaches_the_configuration() {
         },
         parallel_config: ParallelConfig::default(),
         scheduler_config: SchedulerConfig {
-            max_num_batched_tokens: 64,
+            max_num_batched_tokens: Some(64),
             max_num_seqs: 3,
             long_prefill_token_threshold: 5,
             enable_chunked_prefill: false,
@@ -318,6 +318,25 @@ fn cores_share_out_threads_and_gpus() {
     let mut first = config(&cores, 0);
     first.parallel_config.data_parallel_rank = 1;
     assert_eq!(second, first);
+}
+
+#[test]
+fn cores_on_processors_share_out_the_tokens_of_a_step() {
+    let tokens = |flags: &[&str]| {
+        let config = parse(flags).unwrap().engine_config().scheduler_config;
+        (config.max_num_batched_tokens, config.max_num_seqs)
+    };
+    const TWO: &str = "--data-parallel-size=2";
+    assert_eq!(tokens(&[]), (2048, 256));
+    assert_eq!(tokens(&[TWO]), (1024, 256));
+    assert_eq!(tokens(&["--data-parallel-size=32"]), (256, 256));
+    // Each request needs one of them, and without chunks a prompt is in one step.
+    assert_eq!(tokens(&[TWO, "--max-num-seqs=1500"]), (1500, 1500));
+    assert_eq!(tokens(&[TWO, "--no-enable-chunked-prefill"]), (2048, 256));
+    assert_eq!(tokens(&[TWO, "--device=cuda:0"]), (2048, 256));
+    // What is asked for is each core's.
+    assert_eq!(tokens(&[TWO, "--max-num-batched-tokens=4096"]), (4096, 256));
+    assert_eq!(tokens(&[TWO, "--max-num-batched-tokens=100"]), (100, 100));
 }
 
 #[test]

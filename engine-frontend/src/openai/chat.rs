@@ -328,7 +328,7 @@ pub struct ChatCompletionResponse {
 }
 
 /// One answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChatCompletionResponseChoice {
     /// Position in `choices`.
     pub index: u32,
@@ -342,19 +342,19 @@ pub struct ChatCompletionResponseChoice {
     pub stop_reason: Option<Value>,
     /// Under a constraint: whether the content is a whole text of it, not cut off by a limit or a
     /// stop string.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_output_complete: Option<bool>,
     /// `true` where `max_tokens` led the answer to its end; else absent.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub structured_output_completed_by_budget: bool,
     /// `true` where a string that repeated itself was closed; else absent.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub structured_output_repetition_closed: bool,
     /// What its tokens were chosen from, with `include_trace`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Vec<TracedToken>>,
     /// The answer's tokens, with `return_token_ids`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
 }
 

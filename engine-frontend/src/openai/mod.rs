@@ -54,10 +54,7 @@ pub use default_sampling_params::DefaultSamplingParams;
 pub use error::{ErrorInfo, ErrorResponse, ServingError};
 pub(crate) use ignored_fields::INCLUDES;
 pub use ignored_fields::{Accepted, Api, IGNORED_FIELDS, IgnoredField};
-pub use logprobs::{
-    ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,
-    CompletionLogProbs,
-};
+pub use logprobs::{ChatCompletionLogProbs, CompletionLogProbs};
 pub(crate) use reasoning_effort::REASONING_EFFORTS;
 pub(crate) use request::check_names;
 pub use request::{CommonFields, StreamOptions};

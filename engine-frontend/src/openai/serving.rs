@@ -349,7 +349,8 @@ fn completion_choice(
     mut completion: CompletionOutput,
     index: u32,
 ) -> CompletionResponseChoice {
-    let (text, logprobs) = text_and_logprobs(request, tokenizer, output, &completion, request.echo);
+    let (text, logprobs) =
+        text_and_logprobs(request, tokenizer, output, &mut completion, request.echo);
     let keep_answer = !request.echo_only();
     let return_token_ids = request.common.return_token_ids;
     CompletionResponseChoice {

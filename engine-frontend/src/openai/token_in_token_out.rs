@@ -594,7 +594,7 @@ mod tests {
             token_id,
             logprob,
             rank: Some(rank),
-            bytes: Vec::new(),
+            bytes: Vec::new().into(),
         };
         let position = vec![
             token(7, -2.0, 3),

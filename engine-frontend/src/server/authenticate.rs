@@ -106,8 +106,13 @@ const BASIC: HeaderValue =
 /// Anthropic's clients bring their key in this header.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The key that a request brings: behind `Bearer`, as a password behind `Basic`, or else in `x-api-key`.
+/// The key that a request brings: behind `Bearer`, as a password behind `Basic`, or else in `x-api-key`. None where
+/// one of these headers stands twice: a proxy in front may have looked at the other one.
 pub(super) fn key(headers: &HeaderMap) -> Option<Cow<'_, [u8]>> {
+    let is_twice = |name| headers.get_all(name).iter().nth(1).is_some();
+    if is_twice(AUTHORIZATION) || is_twice(X_API_KEY) {
+        return None;
+    }
     let other = || headers.get(X_API_KEY).map(|key| key.as_bytes().into());
     authorization(headers).or_else(other)
 }
@@ -186,7 +191,7 @@ pub(super) fn refuse(request: &Request, mut response: Response) -> Response {
 pub(super) fn unauthorized(challenge: HeaderValue) -> Response {
     let error = ApiError::new(
         StatusCode::UNAUTHORIZED,
-        "the header Authorization must be \"Bearer KEY\" with one of the server's keys, or x-api-key one of them",
+        "the header Authorization must be \"Bearer KEY\" with one of the server's keys, or x-api-key one of them, each header once",
     );
     let mut response = error.into_response();
     response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -257,6 +262,19 @@ mod tests {
         assert_eq!(key_of("Bearer one"), Some(b"one".to_vec()));
         for none in ["one", "Basic b25l", ""] {
             assert_eq!(key_of(none), Some(b"two".to_vec()), "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_stands_twice_brings_no_key() {
+        for name in [AUTHORIZATION, X_API_KEY] {
+            let mut headers = HeaderMap::new();
+            for header in [AUTHORIZATION, X_API_KEY] {
+                headers.insert(header, HeaderValue::from_static("Bearer one"));
+            }
+            assert!(key(&headers).is_some());
+            headers.append(&name, HeaderValue::from_static("Bearer one"));
+            assert_eq!(key(&headers), None, "{name}");
         }
     }
 

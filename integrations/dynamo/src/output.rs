@@ -220,7 +220,7 @@ fn top_of(position: &PositionLogprobs, top: u32) -> Vec<TopLogprob> {
             token_id: logprob.token_id,
             token: Some(logprob.decoded_token().into_owned()),
             logprob: number(logprob),
-            bytes: Some(logprob.bytes.clone()),
+            bytes: Some(logprob.bytes.to_vec()),
         })
         .collect();
     best.sort_by_key(|logprob| logprob.rank);

@@ -469,6 +469,11 @@ impl Engine {
         allowance.is_request_beyond(self.shares.request)
     }
 
+    /// Counts what a request has added beyond one share before it was counted.
+    pub(crate) fn add_beyond_share(&self, allowance: &Allowance, num_added_bytes: usize) {
+        allowance.add_request_bytes(num_added_bytes.saturating_sub(self.shares.request));
+    }
+
     /// Whether it is one of those before the current one, and these hold more than they may.
     fn is_beyond_past(&self) -> bool {
         self.is_past.load(Ordering::Relaxed)

@@ -46,6 +46,11 @@ impl Engine {
         if memory.is_some_and(|memory| memory.has_own_beside(self)) {
             return Err(self.exhausted());
         }
+        // A call adds something before it is told that there is no room, and a request may make any number of them.
+        let far_beyond = self.shares.request.saturating_add(self.shares.request / 8);
+        if !self.is_apart() && allowance.is_request_beyond(far_beyond) {
+            return Err(self.exhausted());
+        }
         // Noted by whoever had the lock before.
         let before = self.state_bytes();
         let max_bytes = before.max(self.shares.states_at_most);

@@ -1,6 +1,6 @@
 //! What of `cache_bytes` is for what.
 
-/// How `cache_bytes` is shared out: eleven sixteenths for what all grammars have together, which is the current generation
+/// How `cache_bytes` is shared out: three quarters for what all grammars have together, which is the current generation
 /// and those before it, and the rest for the two generations apart. All of it together is `cache_bytes`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shares {
@@ -23,7 +23,7 @@ pub(crate) struct Shares {
 impl Shares {
     /// The shares of what all grammars have together.
     pub(crate) fn of(cache_bytes: usize) -> Self {
-        let part = cache_bytes / 256 * 11 / 2;
+        let part = cache_bytes / 256 * 6;
         Self {
             masks: part * 8,
             // Of each of three generations.
@@ -38,22 +38,23 @@ impl Shares {
 
     /// The shares of one of two generations apart. Their grammars have their part once.
     pub(crate) fn apart(cache_bytes: usize) -> Self {
-        let part = cache_bytes / 128;
+        let part = cache_bytes / 256;
         Self {
-            masks: part * 2,
-            ready: part,
-            states: part * 14,
-            states_at_most: part * 16,
+            masks: part * 4,
+            ready: part * 2,
+            states: part * 21,
+            states_at_most: part * 24,
             past: 0,
             request: usize::MAX,
-            grammars: part * 2,
+            grammars: part * 4,
         }
     }
 
     /// The least `cache_bytes` with which states that take so many bytes fill no more than half of their
     /// share, also in a generation apart, where that is the smallest.
     pub(crate) fn least_for(state_bytes: usize) -> usize {
-        state_bytes.div_ceil(7).saturating_mul(128)
+        let of_states = state_bytes.saturating_mul(2);
+        of_states.div_ceil(21).saturating_mul(256)
     }
 }
 

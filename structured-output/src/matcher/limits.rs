@@ -35,9 +35,12 @@ impl GrammarMatcher {
 
     /// From here on, what this matcher adds to the memory that all share counts for a request with other matchers. Where
     /// they have added [more than their share](RequestMemory) together, its calls fail with
-    /// [`MatcherError::StatesExhausted`], and it goes on apart.
-    pub fn set_request_memory(&mut self, memory: &RequestMemory) {
+    /// [`MatcherError::StatesExhausted`], and it goes on apart. Of `num_added_bytes`, which it has added before, what is
+    /// beyond one share counts too.
+    pub fn set_request_memory(&mut self, memory: &RequestMemory, num_added_bytes: usize) {
         self.allowance.set_request_memory(memory);
+        let engine = self.grammar.engine();
+        engine.add_beyond_share(&self.allowance, num_added_bytes);
     }
 
     /// Whether its request has added as much as it may to the memory that all share.

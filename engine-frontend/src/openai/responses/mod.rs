@@ -199,7 +199,7 @@ fn logprobs(
     completion: &mut crate::outputs::CompletionOutput,
 ) -> Option<Value> {
     let logprobs = chat_logprobs(chat, completion)?;
-    serde_json::to_value(logprobs.content).ok()
+    serde_json::to_value(logprobs.content()).ok()
 }
 
 /// The events of a response.

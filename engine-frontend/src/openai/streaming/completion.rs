@@ -47,9 +47,13 @@ impl CompletionPieces {
         let common = &self.request.common;
         let keep_answer = !self.request.echo_only();
         let echoes = self.request.echo && self.echoed.insert(index);
-        let (text, logprobs) =
-            text_and_logprobs(&self.request, &self.tokenizer, output, &completion, echoes);
-        let mut logprobs = logprobs.filter(|_| echoes || completion.logprobs.is_some());
+        let (text, mut logprobs) = text_and_logprobs(
+            &self.request,
+            &self.tokenizer,
+            output,
+            &mut completion,
+            echoes,
+        );
         if let Some(logprobs) = &mut logprobs {
             let offset = self.logprobs.entry(index).or_default();
             *offset = logprobs.shift_offsets(*offset);
