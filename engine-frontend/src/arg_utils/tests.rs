@@ -86,7 +86,7 @@ fn every_flag_reaches_the_configuration() {
         },
         parallel_config: ParallelConfig::default(),
         scheduler_config: SchedulerConfig {
-            max_num_batched_tokens: Some(64),
+            max_num_batched_tokens: 64,
             max_num_seqs: 3,
             long_prefill_token_threshold: 5,
             enable_chunked_prefill: false,
