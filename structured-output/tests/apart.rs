@@ -292,7 +292,7 @@ fn a_matcher_that_is_moved_apart_stands_where_it_stood() {
 #[test]
 fn matchers_go_on_when_memory_apart_is_full() {
     let compiler = byte_vocabulary::compiler(CompilerOptions {
-        cache_bytes: 4 << 20,
+        cache_bytes: 5500 << 10,
         max_shared_steps: Some(20_000),
         ..CompilerOptions::default()
     });

@@ -79,7 +79,7 @@ fn memory_that_is_full_changes_no_answer() {
 #[test]
 fn what_is_too_large_alone_fails_alone() {
     let mut engine = Engine::new(&Setup {
-        cache_bytes: Some(320 * KIBIBYTE),
+        cache_bytes: Some(440 * KIBIBYTE),
         ..Setup::default()
     });
     let requests = requests(&engine);

@@ -17,6 +17,10 @@ mod mapped {
     /// pages where each has a mapping of its own, and the ends of larger ones.
     const REGION: usize = 64 << 20;
 
+    /// Fewest bytes that are on huge pages. A core whose matrices are in memory that it shares has little but vectors of
+    /// its own, which would take a huge page for themselves.
+    const MATRIX: usize = 64 << 10;
+
     /// Fewest bytes that get a mapping of their own, of whose end little is on small pages.
     const LARGE: usize = 32 << 20;
 
@@ -27,9 +31,12 @@ mod mapped {
     /// Where buffers begin in a region: at a page.
     const ALIGN: usize = 4096;
 
-    /// The region that is being filled, as long as there is a buffer in it, and the bytes given away. None
+    /// A region that is being filled, as long as there is a buffer in it, and the bytes given away. None
     /// is given twice: what a buffer leaves stays empty until the last one in its region is dropped.
-    static CURRENT: Mutex<(Weak<MmapRaw>, usize)> = Mutex::new((Weak::new(), 0));
+    type Current = Mutex<(Weak<MmapRaw>, usize)>;
+
+    /// The ones on small pages and on huge ones.
+    static CURRENT: [Current; 2] = [const { Mutex::new((Weak::new(), 0)) }; 2];
 
     /// Zeroed memory, aligned to a page.
     ///
@@ -77,7 +84,8 @@ mod mapped {
             if bytes >= LARGE {
                 return Self::of_its_own(bytes, true);
             }
-            let mut current = lock(&CURRENT);
+            let is_huge = bytes >= MATRIX;
+            let mut current = lock(&CURRENT[usize::from(is_huge)]);
             let (region, used) = &mut *current;
             let offset = used.next_multiple_of(ALIGN);
             if let Some(region) = region.upgrade()
@@ -90,8 +98,8 @@ mod mapped {
                     bytes,
                 });
             }
-            let Some(fresh) = map(REGION, true) else {
-                return Self::of_its_own(bytes, true);
+            let Some(fresh) = map(REGION, is_huge) else {
+                return Self::of_its_own(bytes, is_huge);
             };
             (*region, *used) = (Arc::downgrade(&fresh), bytes);
             Some(Self {
@@ -200,6 +208,24 @@ mod tests {
             .filter(|page| residency[*page] & 1 == 1)
             .collect();
         assert_eq!(resident, [0, 1]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "asks the system")]
+    fn vectors_take_small_pages() {
+        let mut pages: Vec<_> = (0..3).map(|_| Pages::zeroed(5000).unwrap()).collect();
+        for pages in &mut pages {
+            let start = pages.as_mut_ptr();
+            let mut residency = [0; 2];
+            // SAFETY: within the pages, which are this test's; the system writes a byte for each page of 4 KiB.
+            let result = unsafe {
+                start.write(1);
+                libc::mincore(start.cast(), 8192, residency.as_mut_ptr())
+            };
+            assert_eq!(result, 0);
+            assert_eq!(residency.map(|page| page & 1), [1, 0]);
+        }
     }
 
     #[test]
