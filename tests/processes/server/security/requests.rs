@@ -214,3 +214,34 @@ fn constraints_that_take_too_much_to_begin_take_their_share() {
         assert_eq!(status, 400, "{schema}");
     }
 }
+
+/// A constraint that takes little before its first token, and fills what memory it gets after that: each of the
+/// answers adds to it.
+#[test]
+fn answers_that_fill_the_memory_of_grammars_take_their_share() {
+    let server = server(&[]);
+    let letter = json!({"prompt": "a", "add_special_tokens": false});
+    let letter = server.post("/tokenize", &letter).json()["tokens"][0].clone();
+    let mut bias = serde_json::Map::new();
+    bias.insert(letter.to_string(), json!(-100));
+    let one = "a|z(?=.{500,1400}$)[^a]*(b.{30})+".to_owned();
+    let of_many = |index: u8| {
+        let letter = char::from(b'b' + index);
+        format!("|{letter}(?=.{{500,1400}}$)[^a]*(b.{{{}}})+", 20 + index)
+    };
+    let many: String = (0..15).map(of_many).collect();
+    let prompt = |first: u32| -> Vec<u32> { (0..60).map(|i| 20 + (first + 7 * i) % 200).collect() };
+    let prompts: Vec<_> = (0..128).map(prompt).collect();
+    let bodies = [
+        json!({"prompt": "Hi", "n": 64, "structured_outputs": {"regex": one}}),
+        json!({"prompt": prompts, "prompt_logprobs": 20, "structured_outputs": {"regex": format!("a{many}")}}),
+    ];
+    for mut body in bodies {
+        let more = json!({"max_tokens": 1400, "temperature": 1.8, "seed": 3, "logit_bias": bias});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let (status, _) = checked(&server, COMPLETIONS, &body);
+        assert_eq!(status, 400);
+    }
+}
