@@ -202,7 +202,8 @@ pub trait StructuredOutputGrammar: Send {
     fn bytes_left(&self) -> Option<usize>;
 
     /// From here on, what it adds to memory that all share counts for a request with other grammars: beyond their share
-    /// calls fail with [`MatcherError::StatesExhausted`].
+    /// calls fail with [`MatcherError::StatesExhausted`]. Of `num_added_bytes`, which it has added before, what is beyond
+    /// one share counts too.
     fn set_request_memory(&mut self, memory: &RequestMemory, num_added_bytes: usize);
 
     /// Lets others go first that wait for the memory it shares with them.
