@@ -466,7 +466,8 @@ impl Inner {
         let Some(first) = processed.first() else {
             return Ok(Vec::new());
         };
-        let budget = AnswerBudget::new(&first.request.sampling_params, vocab_size);
+        let params = &first.request.sampling_params;
+        let budget = AnswerBudget::new(params, vocab_size, first.keeps_answer);
         for inputs in processed {
             let kind = inputs.request.sampling_params.output_kind;
             let is_delta = kind == RequestOutputKind::Delta;

@@ -45,6 +45,8 @@ pub struct ProcessedInputs {
     pub thinking: Option<ThinkingSplit>,
     /// What finds its stop strings.
     pub stop_strings: Arc<StopStrings>,
+    /// See [`GenerateRequest::keeps_answer`].
+    pub keeps_answer: bool,
 }
 
 impl ProcessedInputs {
@@ -57,6 +59,7 @@ impl ProcessedInputs {
             prompt: None,
             callers_fields: None,
             thinking: None,
+            keeps_answer: false,
         }
     }
 }
@@ -393,6 +396,7 @@ impl InputProcessor {
                 ..EngineCoreRequest::default()
             },
             arrival: request.arrival,
+            keeps_answer: request.keeps_answer,
             prompt: prompt.map(Arc::from),
             callers_fields,
             // A constraint that holds inside thinking leaves nothing to tell apart.

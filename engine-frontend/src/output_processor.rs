@@ -77,6 +77,7 @@ impl OutputProcessor {
             callers_fields,
             thinking,
             stop_strings,
+            keeps_answer: _,
         } = inputs;
         let external = request
             .external_req_id
@@ -163,7 +164,9 @@ impl OutputProcessor {
     fn charge(&mut self, output: &EngineCoreOutput) -> Result<(), RequestError> {
         let state = self.request_states.get_mut(&output.request_id);
         state.map_or(Ok(()), |state| {
-            state.budget.charge(&mut state.share, output)
+            state
+                .budget
+                .charge(&mut state.share, output, &self.tokenizer)
         })
     }
 

@@ -4,7 +4,7 @@
 mod tests;
 
 use protocol::{FinishReason, RequestError, RequestErrorCode, StopReason};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::protocol::{
     AnthropicContentBlock, AnthropicDelta, AnthropicEnd, AnthropicMessagesResponse,
@@ -161,10 +161,8 @@ impl Answer {
 
     fn send(events: &mut Option<Vec<Piece>>, event: &AnthropicStreamEvent<'_>) {
         if let Some(events) = events {
-            events.push(Piece {
-                event: Some(event.name()),
-                data: serde_json::to_string(event).unwrap_or_default(),
-            });
+            // As text: it borrows from the answer.
+            events.push(Piece::named(event.name(), to_raw_value(event).ok()));
         }
     }
 

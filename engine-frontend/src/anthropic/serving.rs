@@ -199,10 +199,7 @@ impl Pieces for MessagePieces {
 
     fn error(&mut self, error: &ErrorResponse) -> Piece {
         let error = AnthropicErrorResponse::new(&error.error, &self.request_id);
-        Piece {
-            event: Some("error"),
-            data: serde_json::to_string(&error).unwrap_or_default(),
-        }
+        Piece::named("error", error)
     }
 
     fn is_done_told(&self) -> bool {

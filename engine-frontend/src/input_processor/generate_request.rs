@@ -136,6 +136,8 @@ pub struct GenerateRequest {
     pub trace_headers: Shared<[(String, String)]>,
     /// Whether the model's thinking is told apart from its answer, where the model thinks.
     pub separate_reasoning: bool,
+    /// Whether the pieces of a streamed answer are kept until its end, which repeats them.
+    pub keeps_answer: bool,
     /// True if the constraint has what the model's format writes before an answer and before calls, so that nothing
     /// else comes between thinking and these.
     pub constraint_has_header: bool,
@@ -258,6 +260,7 @@ impl GenerateRequest {
             owner: 0,
             trace_headers: Shared::default(),
             separate_reasoning: false,
+            keeps_answer: false,
             constraint_has_header: false,
             constraint_field: None,
             constraint_parts: Vec::new(),

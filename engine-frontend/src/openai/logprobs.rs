@@ -224,23 +224,23 @@ impl ChatCompletionLogProbs {
         }
     }
 
-    /// The entries, one by one.
-    pub(super) fn content(&self) -> impl Serialize {
+    /// The entries, one for each token.
+    pub(super) fn entries(&self) -> impl Iterator<Item: Serialize> {
         let positions = self.positions.iter();
-        List::new(positions.filter_map(|position| {
+        positions.filter_map(|position| {
             Some(ChatEntry {
                 chosen: position.first()?,
                 position,
                 of: self,
             })
-        }))
+        })
     }
 }
 
 impl Serialize for ChatCompletionLogProbs {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_struct("ChatCompletionLogProbs", 1)?;
-        object.serialize_field("content", &self.content())?;
+        object.serialize_field("content", &List::new(self.entries()))?;
         object.end()
     }
 }

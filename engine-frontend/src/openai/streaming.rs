@@ -5,7 +5,7 @@ mod completion;
 mod tokens;
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
+use std::{fmt, io};
 
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -25,18 +25,67 @@ use chat::ChatPieces;
 use completion::CompletionPieces;
 use tokens::TokenPieces;
 
-/// A piece of a streamed answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A piece of a streamed answer. It becomes text when it is sent: until then there is no second form of what may be
+/// large.
+#[derive(Debug)]
 pub struct Piece {
     /// The event's name, in streams whose events have names.
-    pub event: Option<&'static str>,
-    /// A JSON text.
-    pub data: String,
+    pub(crate) event: Option<&'static str>,
+    data: Box<dyn PieceData>,
 }
 
-impl From<String> for Piece {
-    fn from(data: String) -> Self {
-        Self { event: None, data }
+/// What a piece tells.
+trait PieceData: fmt::Debug + Send {
+    /// Writes it as JSON.
+    fn write(&self, to: &mut dyn io::Write) -> serde_json::Result<()>;
+}
+
+impl<T: Serialize + fmt::Debug + Send> PieceData for T {
+    fn write(&self, to: &mut dyn io::Write) -> serde_json::Result<()> {
+        serde_json::to_writer(to, self)
+    }
+}
+
+impl Piece {
+    /// A piece without a name.
+    pub(crate) fn new(data: impl Serialize + fmt::Debug + Send + 'static) -> Self {
+        Self {
+            event: None,
+            data: Box::new(data),
+        }
+    }
+
+    /// A piece of a stream whose events have names.
+    pub(crate) fn named(
+        event: &'static str,
+        data: impl Serialize + fmt::Debug + Send + 'static,
+    ) -> Self {
+        Self {
+            event: Some(event),
+            data: Box::new(data),
+        }
+    }
+
+    /// Writes it as a server-sent event. JSON has no raw line ends, so it is one line.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn write(&self, to: &mut dyn io::Write) -> io::Result<()> {
+        if let Some(event) = self.event {
+            write!(to, "event: {event}\n")?;
+        }
+        to.write_all(b"data: ")?;
+        // Our own types always have a JSON form, so that nothing but `to` can fail.
+        self.data.write(to)?;
+        to.write_all(b"\n\n")
+    }
+
+    /// What it tells.
+    #[cfg(test)]
+    pub(crate) fn to_value(&self) -> serde_json::Value {
+        let mut text = Vec::new();
+        self.data.write(&mut text).unwrap();
+        serde_json::from_slice(&text).unwrap()
     }
 }
 
@@ -118,7 +167,7 @@ pub(crate) trait Pieces: fmt::Debug + Send {
     fn end(&mut self, pieces: &mut VecDeque<Piece>);
     /// An error after the first piece.
     fn error(&mut self, error: &ErrorResponse) -> Piece {
-        to_json(error).into()
+        Piece::new(error.clone())
     }
     /// Whether `[DONE]` follows the last piece.
     fn is_done_told(&self) -> bool {
@@ -304,9 +353,4 @@ impl Head {
     fn continuous_usage(&self) -> Option<UsageInfo> {
         self.continuous_usage.then(|| self.usage())
     }
-}
-
-/// Our own types always have a JSON form.
-fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
 }

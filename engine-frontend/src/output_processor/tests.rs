@@ -49,7 +49,7 @@ impl Fixture {
             ..ProcessedInputs::new(request)
         };
         change(&mut inputs);
-        let budget = AnswerBudget::new(&inputs.request.sampling_params, 260);
+        let budget = AnswerBudget::new(&inputs.request.sampling_params, 260, false);
         let children = processor.add_request(inputs, &queue, &budget);
         Self {
             processor,

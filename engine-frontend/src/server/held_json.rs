@@ -1,7 +1,8 @@
-//! JSON answers that are charged before they are made.
+//! JSON answers, and events of streams, that are charged before they are made.
 
 use std::io;
 
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
@@ -10,9 +11,12 @@ use tokio::task::spawn_blocking;
 use super::error::{ApiError, json_body};
 use super::memory::Share;
 use super::parse::no_memory;
+use crate::openai::Piece;
 
 /// Longest answer, in bytes, that is made by the thread that also serves others: well below a millisecond.
 const QUICK_BYTES: usize = 64 << 10;
+/// Bytes that an answer has room for when it begins.
+const FIRST_BYTES: usize = 512;
 
 /// A JSON answer in place of its request, whose share it takes over until its client has taken it.
 ///
@@ -22,21 +26,45 @@ pub(super) async fn held_json(
     value: impl Serialize + Send + 'static,
     share: Share,
 ) -> Result<Response, ApiError> {
-    let mut quick = Answer::new(share, QUICK_BYTES);
-    if serde_json::to_writer(&mut quick, &value).is_ok() {
-        return quick.response();
+    let write = move |to: &mut Answer| Ok(serde_json::to_writer(to, &value)?);
+    let mut quick = Answer::new(Some(share), QUICK_BYTES);
+    let bytes = match write(&mut quick) {
+        Ok(()) => quick.held(),
+        Err(_) if quick.lacks.is_some() => quick.held(),
+        Err(_) => made_aside(write, quick.share).await,
+    };
+    Ok(json_body(StatusCode::OK, bytes?))
+}
+
+/// An event of a stream. A long one is counted in `share`'s budget until it is written: what a client that lags gets,
+/// and the whole answer at the end.
+///
+/// # Errors
+/// There is no memory for it.
+pub(super) async fn held_event(piece: Piece, share: &Share) -> Result<Bytes, ApiError> {
+    let mut quick = Answer::new(None, QUICK_BYTES);
+    if piece.write(&mut quick).is_ok() {
+        return quick.held();
     }
-    let Answer { share, lacks, .. } = quick;
-    if let Some(bytes) = lacks {
-        return Err(no_memory(&share, bytes));
-    }
-    let turn = share.long_answers().acquire().await;
+    let write = move |to: &mut Answer| piece.write(to);
+    made_aside(write, Some(share.sibling())).await
+}
+
+/// What is too long for the thread that serves others.
+async fn made_aside(
+    write: impl Fn(&mut Answer) -> io::Result<()> + Send + 'static,
+    share: Option<Share>,
+) -> Result<Bytes, ApiError> {
+    let turn = match &share {
+        Some(share) => Some(share.long_answers().acquire().await),
+        None => None,
+    };
     let made = spawn_blocking(move || {
         // Held by the thread, since its future may be dropped before.
         let _turn = turn;
         let mut answer = Answer::new(share, usize::MAX);
         // Our own types always have a JSON form, so that nothing but memory can be missing.
-        let _ = serde_json::to_writer(&mut answer, &value);
+        let _ = write(&mut answer);
         answer
     });
     let answer = made.await.map_err(|error| {
@@ -44,20 +72,20 @@ pub(super) async fn held_json(
         let message = "the answer could not be made";
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     })?;
-    answer.response()
+    answer.held()
 }
 
-/// An answer's bytes; its share is never smaller than their memory.
+/// An answer's bytes. Its share, where it is counted, is never smaller than their memory.
 struct Answer {
     bytes: Vec<u8>,
-    share: Share,
+    share: Option<Share>,
     max: usize,
     /// Bytes that there was no memory for.
     lacks: Option<u64>,
 }
 
 impl Answer {
-    fn new(share: Share, max: usize) -> Self {
+    fn new(share: Option<Share>, max: usize) -> Self {
         Self {
             bytes: Vec::new(),
             share,
@@ -66,14 +94,15 @@ impl Answer {
         }
     }
 
-    fn response(mut self) -> Result<Response, ApiError> {
+    fn held(mut self) -> Result<Bytes, ApiError> {
+        let Some(mut share) = self.share else {
+            return Ok(self.bytes.into());
+        };
         self.bytes.shrink_to_fit();
         let len = self.bytes.len() as u64;
         match self.lacks {
-            None if self.share.resize_for_answer(len) => {
-                Ok(json_body(StatusCode::OK, self.share.hold(self.bytes)))
-            }
-            lacks => Err(no_memory(&self.share, lacks.unwrap_or(len))),
+            None if share.resize_for_answer(len) => Ok(share.hold(self.bytes)),
+            lacks => Err(no_memory(&share, lacks.unwrap_or(len))),
         }
     }
 }
@@ -86,10 +115,14 @@ impl io::Write for Answer {
         }
         if len > self.bytes.capacity() {
             // By a quarter: as much as that may be charged in vain.
-            let capacity = len.max(self.bytes.len() + self.bytes.len() / 4);
+            let longer = self.bytes.len() + self.bytes.len() / 4;
+            let capacity = len.max(longer).max(FIRST_BYTES);
             let bytes = capacity as u64;
-            if bytes > self.share.amount() && !self.share.resize_for_answer(bytes) {
-                self.lacks = Some(bytes - self.share.amount());
+            if let Some(share) = &mut self.share
+                && bytes > share.amount()
+                && !share.resize_for_answer(bytes)
+            {
+                self.lacks = Some(bytes - share.amount());
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
             self.bytes.reserve_exact(capacity - self.bytes.len());

@@ -13,9 +13,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connections::Busy;
+use super::held_json::held_event;
 use super::memory::Share;
 use super::state::LoadGuard;
-use crate::openai::{ErrorResponse, EventStream, Piece};
+use crate::openai::{ErrorResponse, EventStream};
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
@@ -52,9 +53,6 @@ pub(super) struct SseOptions {
     /// When the request's time is over.
     pub(super) deadline: Option<Instant>,
 }
-
-/// Pieces of more bytes are counted until they are written: those for a client that lags.
-const LARGE_PIECE: usize = 64 << 10;
 
 /// What is kept while a stream lives.
 #[derive(Debug)]
@@ -115,9 +113,9 @@ async fn pump(
         };
         let sent = match piece {
             Err(_) => sender.send(Bytes::from_static(KEEP_ALIVE)).await,
-            Ok(Some(Ok(piece))) => match counted(event(&piece), share) {
-                Some(event) => sender.send(event).await,
-                None => {
+            Ok(Some(Ok(piece))) => match held_event(piece, share).await {
+                Ok(event) => sender.send(event).await,
+                Err(_) => {
                     let message = "there is no memory for what you have not read";
                     let error = ErrorResponse::new(503, message, None);
                     let _ = sender.send(last_event(&mut stream, &error)).await;
@@ -142,28 +140,11 @@ async fn pump(
     }
 }
 
-/// An event that is counted where it is large; `None` where there is no memory for it.
-fn counted(event: Bytes, share: &Share) -> Option<Bytes> {
-    if event.len() <= LARGE_PIECE {
-        return Some(event);
-    }
-    let mut share = share.sibling();
-    let has_memory = share.resize_for_answer(event.len() as u64);
-    has_memory.then(|| share.hold(event.into()))
-}
-
-/// One event. JSON has no raw line ends, so it is one line.
-fn event(piece: &Piece) -> Bytes {
-    let data = &piece.data;
-    Bytes::from(match piece.event {
-        Some(name) => format!("event: {name}\ndata: {data}\n\n"),
-        None => format!("data: {data}\n\n"),
-    })
-}
-
 /// An error in the middle of a stream, and its end.
 fn last_event(stream: &mut EventStream, error: &ErrorResponse) -> Bytes {
-    let mut bytes = event(&stream.error(error)).to_vec();
+    let mut bytes = Vec::new();
+    // Writing to memory doesn't fail.
+    let _ = stream.error(error).write(&mut bytes);
     if stream.is_done_told() {
         bytes.extend_from_slice(DONE);
     }

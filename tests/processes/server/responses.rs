@@ -46,6 +46,37 @@ fn a_stream_ends_with_the_whole_answer() {
     }
 }
 
+/// The texts of the tokens in a list of logprobs, each with so many rivals.
+fn tokens(list: &Value, num_rivals: usize) -> String {
+    let entries = list.as_array().unwrap().iter();
+    let text = |entry: &Value| {
+        assert_eq!(entry["top_logprobs"].as_array().unwrap().len(), num_rivals);
+        entry["token"].as_str().unwrap().to_owned()
+    };
+    entries.map(text).collect()
+}
+
+#[test]
+fn logprobs_come_with_the_pieces_and_at_the_end() {
+    let server = Server::shared();
+    let mut body = json!({
+        "input": "Say something.", "temperature": 0, "max_output_tokens": 12,
+        "include": ["message.output_text.logprobs"], "top_logprobs": 3,
+    });
+    let part = |response: &Value| response["output"][0]["content"][0].clone();
+    let whole = part(&server.post(PATH, &body).json());
+    let text = whole["text"].as_str().unwrap();
+    assert!(tokens(&whole["logprobs"], 3).starts_with(text), "{whole}");
+    body["stream"] = json!(true);
+    let events = numbered_events(&server.post(PATH, &body));
+    let deltas = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_text.delta");
+    let deltas: String = deltas.map(|event| tokens(&event["logprobs"], 3)).collect();
+    assert!(deltas.starts_with(text), "{deltas}");
+    assert_eq!(part(&events.last().unwrap()["response"]), whole);
+}
+
 #[test]
 fn wrong_fields_have_their_own_names() {
     let server = Server::shared();

@@ -51,7 +51,7 @@ fn text(text: &str) -> CompletionOutput {
 /// The events that follow, without the calls' ids, which are random.
 fn events(answer: &mut Answer) -> Vec<Value> {
     let events = answer.take_events().into_iter().map(|piece| {
-        let mut event: Value = serde_json::from_str(&piece.data).unwrap();
+        let mut event: Value = piece.to_value();
         assert_eq!(piece.event, event["type"].as_str());
         if let Some(block) = event
             .get_mut("content_block")

@@ -2,13 +2,14 @@
 //! brings its whole conversation, and what needs a store is refused by name.
 
 mod answer;
+mod event;
 mod input;
 mod namespaces;
 mod request;
+mod response;
 
 use std::collections::VecDeque;
 
-use serde_json::{Map, Value, json};
 use structured_output::CancelFlag;
 
 #[cfg(test)]
@@ -27,6 +28,7 @@ use crate::input_processor::GenerateRequest;
 use crate::outputs::RequestOutput;
 use crate::tokenizer_threads::LARGE;
 use answer::Answer;
+use response::{ResponsesResponse, Told};
 
 impl OpenAIServing {
     /// Answers a request as a whole, whatever its `stream` says.
@@ -37,10 +39,10 @@ impl OpenAIServing {
         &self,
         request: ResponsesRequest,
         context: &RequestContext,
-    ) -> Result<Value, ServingError> {
+    ) -> Result<ResponsesResponse, ServingError> {
         self.check_model(request.chat.common.model.as_deref())?;
-        let (request, generate, openings) = self.generate_request(request, context).await?;
-        let mut answer = self.answer(&request, context, openings);
+        let (mut request, generate, openings) = self.generate_request(request, context).await?;
+        let mut answer = self.answer(&mut request, context, openings);
         let outputs = self.generate(vec![generate], context).await?;
         if let Some(output) = outputs.last() {
             self.set_input(&mut answer, output);
@@ -50,8 +52,8 @@ impl OpenAIServing {
             let completions = outputs.into_iter().filter_map(|mut o| o.outputs.pop());
             for mut completion in completions {
                 let reason = completion.finish_reason;
-                let logprobs = logprobs(&request.chat, &mut completion);
-                answer.push(completion, logprobs, &mut Vec::new());
+                let logprobs = chat_logprobs(&request.chat, &mut completion);
+                answer.push(completion, logprobs, &mut VecDeque::new());
                 if let Some(reason) = reason {
                     return answer.last_response(reason);
                 }
@@ -75,9 +77,11 @@ impl OpenAIServing {
         context: &RequestContext,
     ) -> Result<EventStream, ServingError> {
         self.check_model(request.chat.common.model.as_deref())?;
-        let (request, generate, openings) = self.generate_request(request, context).await?;
+        let (mut request, mut generate, openings) = self.generate_request(request, context).await?;
+        // The last event has the whole answer.
+        generate.keeps_answer = true;
         let constrained = generate.sampling_params.structured_outputs.is_some();
-        let answer = self.answer(&request, context, openings);
+        let answer = self.answer(&mut request, context, openings);
         let streams = self.start(vec![generate], context).await?;
         let pieces = ResponsePieces {
             answer,
@@ -129,49 +133,46 @@ impl OpenAIServing {
 
     fn answer(
         &self,
-        request: &ResponsesRequest,
+        request: &mut ResponsesRequest,
         context: &RequestContext,
         openings: Option<Openings>,
     ) -> Answer {
+        let told = self.told(request, context);
         let id = own_id(request, context).to_owned();
-        let head = self.response_head(request, context);
+        let namespaces = std::mem::take(&mut request.namespaces);
         Answer::new(
             id,
-            head,
+            told,
             openings,
             request.chat.include_reasoning,
-            request.namespaces.clone(),
+            namespaces,
         )
     }
 
-    /// What a response says of its request.
-    fn response_head(
-        &self,
-        request: &ResponsesRequest,
-        context: &RequestContext,
-    ) -> Map<String, Value> {
+    /// What a response says of its request, which gives away what it has of that.
+    fn told(&self, request: &mut ResponsesRequest, context: &RequestContext) -> Told {
         let common = &request.chat.common;
         let DefaultSamplingParams {
             temperature, top_p, ..
         } = *self.default_sampling_params();
-        let mut head = Map::new();
-        let mut set = |name: &str, value: Value| head.insert(name.to_owned(), value);
-        set("id", response_id(request, context).into());
-        set("object", "response".into());
-        set("created_at", context.created.into());
-        set("model", self.model_name().into());
-        set("background", false.into());
-        set("store", false.into());
-        set("previous_response_id", Value::Null);
-        set("truncation", "disabled".into());
-        let or_one = |own: Option<f32>, default: Option<f32>| json!(own.or(default).unwrap_or(1.0));
-        set("temperature", or_one(common.temperature, temperature));
-        set("top_p", or_one(common.top_p, top_p));
-        head.extend(request.told.clone());
-        if let Some(warnings) = common.told_warnings() {
-            head.insert("warnings".to_owned(), warnings.into());
+        let or_one = |own: Option<f32>, default: Option<f32>| own.or(default).unwrap_or(1.0);
+        let mut told = Told::default();
+        told.tell("id", &response_id(request, context));
+        told.tell("object", "response");
+        told.tell("created_at", &context.created);
+        told.tell("model", &self.model_name());
+        told.tell("background", &false);
+        told.tell("store", &false);
+        told.tell("previous_response_id", &());
+        told.tell("truncation", "disabled");
+        told.tell("temperature", &or_one(common.temperature, temperature));
+        told.tell("top_p", &or_one(common.top_p, top_p));
+        let warnings = common.told_warnings();
+        told.extend(std::mem::take(&mut request.told));
+        if let Some(warnings) = warnings {
+            told.tell("warnings", &warnings);
         }
-        head
+        told
     }
 
     fn set_input(&self, answer: &mut Answer, output: &RequestOutput) {
@@ -193,15 +194,6 @@ fn response_id(request: &ResponsesRequest, context: &RequestContext) -> String {
     format!("resp_{}", own_id(request, context))
 }
 
-/// The logprobs of an answer, or of a piece of it, where asked for.
-fn logprobs(
-    chat: &ChatCompletionRequest,
-    completion: &mut crate::outputs::CompletionOutput,
-) -> Option<Value> {
-    let logprobs = chat_logprobs(chat, completion)?;
-    serde_json::to_value(logprobs.content()).ok()
-}
-
 /// The events of a response.
 #[derive(Debug)]
 struct ResponsePieces {
@@ -218,12 +210,10 @@ impl Pieces for ResponsePieces {
         };
         let prompt = output.prompt_token_ids.len() as u64;
         self.answer.set_input(prompt, cached);
-        let mut events = Vec::new();
         for mut completion in output.outputs {
-            let logprobs = logprobs(&self.chat, &mut completion);
-            self.answer.push(completion, logprobs, &mut events);
+            let logprobs = chat_logprobs(&self.chat, &mut completion);
+            self.answer.push(completion, logprobs, pieces);
         }
-        pieces.extend(events);
     }
 
     fn end(&mut self, _pieces: &mut VecDeque<Piece>) {}

@@ -38,19 +38,22 @@ impl Namespaces {
     pub(super) fn take(
         &mut self,
         field: &str,
-        tool: &Value,
-        chat_tool: impl Fn(&str, &Value) -> Result<Value, ValidationError>,
+        tool: Value,
+        chat_tool: impl Fn(&str, Value) -> Result<Value, ValidationError>,
     ) -> Result<Vec<(String, Value)>, ValidationError> {
-        if let Value::Object(tool) = tool {
-            known_keys::check(field, tool, NAMESPACE_TOOL)?;
-        }
+        let mut tool = match tool {
+            Value::Object(tool) => tool,
+            _ => Map::new(),
+        };
+        known_keys::check(field, &tool, NAMESPACE_TOOL)?;
         let at_name = format!("{field}.name");
         let Some(namespace) = tool.get("name").and_then(Value::as_str) else {
             let message = format!("{at_name} must be the namespace's name, a string");
             return Err(ValidationError::about(at_name, message));
         };
         check_function_name(&at_name, namespace)?;
-        let Some(functions) = tool.get("tools").and_then(Value::as_array) else {
+        let namespace = namespace.to_owned();
+        let Some(Value::Array(functions)) = tool.remove("tools") else {
             let field = format!("{field}.tools");
             return Err(ValidationError::about(
                 &*field,
@@ -59,7 +62,7 @@ impl Namespaces {
         };
         let mut description = tool.get("description").and_then(Value::as_str);
         let mut taken = Vec::with_capacity(functions.len());
-        for (i, function) in functions.iter().enumerate() {
+        for (i, function) in functions.into_iter().enumerate() {
             let place = format!("{field}.tools[{i}]");
             let mut tool = chat_tool(&place, function)?;
             if let Some(Value::Object(function)) = tool.get_mut("function") {
@@ -67,14 +70,14 @@ impl Namespaces {
                     .get("name")
                     .and_then(Value::as_str)
                     .unwrap_or_default();
-                let (chat_name, name) = (chat_name(namespace, name), name.to_owned());
+                let (chat_name, name) = (chat_name(&namespace, name), name.to_owned());
                 function.insert("name".to_owned(), chat_name.as_str().into());
                 if let Some(of_all) = description.take() {
                     let own = function.get("description").and_then(Value::as_str);
                     let text = own.map_or(of_all.to_owned(), |own| format!("{of_all}\n\n{own}"));
                     function.insert("description".to_owned(), text.into());
                 }
-                self.0.insert(chat_name, (namespace.to_owned(), name));
+                self.0.insert(chat_name, (namespace.clone(), name));
             }
             taken.push((place, tool));
         }

@@ -1,9 +1,12 @@
 //! What `/v1/responses` takes: the stateless part of the API, in the words of a chat request.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::input::InputMessages;
 use super::namespaces::{Namespaces, named_in};
+use super::response::Told;
 use crate::error::{ValidationError, cut_short};
 use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::fields::{Fields, parse};
@@ -64,12 +67,12 @@ const OF_CHAT: [(&str, &str); 22] = [
 const SEARCHES: [&str; 2] = ["web_search", "web_search_preview"];
 
 /// A request for `/v1/responses`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ResponsesRequest {
     /// What it asks for, as a conversation.
     pub chat: ChatCompletionRequest,
     /// What the answer repeats of the request.
-    pub(super) told: Map<String, Value>,
+    pub(super) told: Told,
     /// What this API calls the chat request's fields.
     pub(super) words: OwnWords,
     /// Functions that stand in namespaces.
@@ -97,27 +100,28 @@ impl ResponsesRequest {
         let is_strict = fields.is_strict();
         refuse_unsupported(&mut fields)?;
         take_stream_options(&mut fields)?;
-        let mut told = Map::new();
+        let mut told = Told::default();
         let mut chat = Map::new();
         let instructions: Option<String> = fields.take("instructions")?;
         let input = fields.require("input")?;
         let mut input = InputMessages::new(instructions.as_deref(), input)?;
         let messages = std::mem::take(&mut input.messages);
         chat.insert("messages".to_owned(), messages.into());
-        told.insert("instructions".to_owned(), json!(instructions));
+        told.tell("instructions", &instructions);
         let text = fields.take_object("text")?.unwrap_or_default();
-        told.insert("text".to_owned(), take_text(text, &mut chat, is_strict)?);
+        take_text(text, &mut chat, &mut told, is_strict)?;
         let choice: Option<Value> = fields.take("tool_choice")?;
         let tools = fields.take_list("tools")?;
         if is_strict {
             refuse_idle(&tools, choice.as_ref())?;
         }
         let tools = tools.unwrap_or_default();
+        told.tell("tools", &tools);
         let mut namespaces = Namespaces::default();
         let words = OwnWords {
             names: OWN_NAMES.to_vec(),
             tool_places: take_tools(
-                &tools,
+                tools,
                 choice.as_ref(),
                 &mut namespaces,
                 &mut fields,
@@ -125,7 +129,6 @@ impl ResponsesRequest {
             )?,
             ..OwnWords::default()
         };
-        told.insert("tools".to_owned(), tools.into());
         if let Some(choice) = &choice {
             // Without tools there is nothing to choose; clients send "auto" all the same.
             if chat.contains_key("tools") || choice != "auto" {
@@ -139,23 +142,20 @@ impl ResponsesRequest {
                 chat.remove("response_format");
             }
         }
-        told.insert("tool_choice".to_owned(), choice.unwrap_or(json!("auto")));
+        told.tell("tool_choice", &choice.unwrap_or(json!("auto")));
         let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
         chat.insert("parallel_tool_calls".to_owned(), parallel.into());
-        told.insert("parallel_tool_calls".to_owned(), parallel.into());
+        told.tell("parallel_tool_calls", &parallel);
         let max_output_tokens = take_max_tokens(&mut fields, "max_output_tokens")?;
         chat.insert("max_completion_tokens".to_owned(), json!(max_output_tokens));
-        told.insert("max_output_tokens".to_owned(), json!(max_output_tokens));
-        told.insert(
-            "reasoning".to_owned(),
-            take_reasoning(&mut fields, &mut chat)?,
-        );
+        told.tell("max_output_tokens", &max_output_tokens);
+        told.tell("reasoning", &take_reasoning(&mut fields, &mut chat)?);
         take_logprobs(&mut fields, &mut chat, &mut told)?;
         let metadata = fields.take_value(METADATA).unwrap_or(json!({}));
-        ignored_fields::check(METADATA, metadata.clone(), is_strict)?;
-        told.insert(METADATA.to_owned(), metadata);
+        told.tell(METADATA, &metadata);
+        ignored_fields::check(METADATA, metadata, is_strict)?;
         if let Some(user) = fields.take::<String>("user")? {
-            told.insert("user".to_owned(), user.into());
+            told.tell("user", &user);
         }
         fields.take_ignored()?;
         let mut warnings = std::mem::take(fields.warnings());
@@ -248,16 +248,16 @@ fn take_stream_options(fields: &mut Fields) -> Result<(), ValidationError> {
 /// Puts the functions among the tools into a chat request; returns where each stands among the tools. A
 /// tool of OpenAI's servers that the model may use and needn't is left out, with a warning.
 fn take_tools(
-    tools: &[Value],
+    tools: Vec<Value>,
     choice: Option<&Value>,
     namespaces: &mut Namespaces,
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
 ) -> Result<Vec<String>, ValidationError> {
-    check_number(tools)?;
+    check_number(&tools)?;
     let is_free = choice.is_none_or(|choice| choice == "auto" || choice == "none");
     let (mut functions, mut places) = (Vec::new(), Vec::new());
-    for (i, tool) in tools.iter().enumerate() {
+    for (i, tool) in tools.into_iter().enumerate() {
         let kind = tool.get("type").and_then(Value::as_str);
         if is_free
             && !fields.is_strict()
@@ -287,27 +287,30 @@ fn take_tools(
     Ok(places)
 }
 
-/// `text`: the answer's format. Returns what the answer tells of it.
+/// `text`: the answer's format.
 fn take_text(
     mut text: Map<String, Value>,
     chat: &mut Map<String, Value>,
+    told: &mut Told,
     is_strict: bool,
-) -> Result<Value, ValidationError> {
+) -> Result<(), ValidationError> {
     text.retain(|_, value| !value.is_null());
     let format = text.remove("format").unwrap_or(json!({"type": "text"}));
     if let Some(verbosity) = text.remove("verbosity") {
         ignored_fields::check("text.verbosity", verbosity, is_strict)?;
     }
     known_keys::check("text", &text, &["format", "verbosity"])?;
-    let mut chat_format = format.clone();
-    if let Some(map) = chat_format.as_object_mut()
-        && map.get("type") == Some(&json!("json_schema"))
-    {
-        map.remove("type");
-        chat_format = json!({"type": "json_schema", "json_schema": chat_format});
-    }
-    chat.insert("response_format".to_owned(), chat_format);
-    Ok(json!({"format": format}))
+    told.tell("text", &BTreeMap::from([("format", &format)]));
+    let format = match format {
+        Value::Object(mut format) if format.get("type").is_some_and(|t| t == "json_schema") => {
+            // Moved, as it may be large.
+            let kind = format.remove("type").unwrap_or_default();
+            object([("type", kind), ("json_schema", format.into())])
+        }
+        format => format,
+    };
+    chat.insert("response_format".to_owned(), format);
+    Ok(())
 }
 
 /// `reasoning`: how much. Summaries are not made.
@@ -342,7 +345,7 @@ fn take_reasoning(
 fn take_logprobs(
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
-    told: &mut Map<String, Value>,
+    told: &mut Told,
 ) -> Result<(), ValidationError> {
     let include: Vec<String> = fields.take("include")?.unwrap_or_default();
     for name in &include {
@@ -366,12 +369,19 @@ fn take_logprobs(
         chat.insert("logprobs".to_owned(), true.into());
         chat.insert("top_logprobs".to_owned(), json!(top_logprobs.unwrap_or(0)));
     }
-    told.insert("top_logprobs".to_owned(), json!(top_logprobs.unwrap_or(0)));
+    told.tell("top_logprobs", &top_logprobs.unwrap_or(0));
     Ok(())
 }
 
+/// An object of these values, which are moved into it.
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let fields = fields.into_iter();
+    let fields = fields.map(|(field, value)| (field.to_owned(), value));
+    Value::Object(fields.collect())
+}
+
 /// A function as chat requests spell it.
-fn chat_tool(field: &str, tool: &Value) -> Result<Value, ValidationError> {
+fn chat_tool(field: &str, tool: Value) -> Result<Value, ValidationError> {
     if tool.get("type") != Some(&json!("function")) {
         let field = format!("{field}.type");
         let value = tool.get("type").cloned().unwrap_or_default();
@@ -383,8 +393,10 @@ fn chat_tool(field: &str, tool: &Value) -> Result<Value, ValidationError> {
         let message = format!("{field} must be the function's name, a string");
         return Err(ValidationError::about(field, message));
     }
-    let mut function = tool.as_object().cloned().unwrap_or_default();
-    function.remove("type");
+    let Value::Object(mut function) = tool else {
+        return Ok(tool);
+    };
+    let kind = function.remove("type").unwrap_or_default();
     function.retain(|_, value| !value.is_null());
     if function.contains_key("function") {
         let field = format!("{field}.function");
@@ -394,7 +406,8 @@ fn chat_tool(field: &str, tool: &Value) -> Result<Value, ValidationError> {
         );
         return Err(ValidationError::about(field, message));
     }
-    Ok(json!({"type": "function", "function": function}))
+    // Moved, as it may be large.
+    Ok(object([("type", kind), ("function", function.into())]))
 }
 
 /// A choice as chat requests spell it.
@@ -469,7 +482,7 @@ mod tests {
             for format in [&schema, &json!({"type": "json_object"})] {
                 let request = request(choice.clone(), format.clone()).unwrap();
                 assert_eq!(request.chat.common.constraint, None);
-                assert_eq!(request.told["text"], json!({"format": format}));
+                assert_eq!(request.told.value("text"), json!({"format": format}));
             }
             let error = request(choice, json!({"type": "xml"})).unwrap_err();
             assert!(error.message.contains("text.format"), "{error}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokenizer::Tokenizer;
 
-use super::{Head, Piece, Pieces, to_json};
+use super::{Head, Piece, Pieces};
 use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::chunk::{
     ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse, DeltaMessage,
@@ -58,7 +58,7 @@ impl ChatPieces {
         prompt_token_ids: Option<Vec<u32>>,
         usage: Option<UsageInfo>,
     ) -> Piece {
-        to_json(&ChatCompletionStreamResponse {
+        Piece::new(ChatCompletionStreamResponse {
             id: self.head.id.clone(),
             object: "chat.completion.chunk".to_owned(),
             created: self.head.created,
@@ -69,7 +69,6 @@ impl ChatPieces {
             usage,
             warnings: self.head.warnings.take(),
         })
-        .into()
     }
 
     /// The first piece of each answer: its role.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokenizer::Tokenizer;
 
-use super::{Head, Piece, Pieces, to_json};
+use super::{Head, Piece, Pieces};
 use crate::openai::chunk::{CompletionResponseStreamChoice, CompletionStreamResponse};
 use crate::openai::completion::CompletionRequest;
 use crate::openai::echo::text_and_logprobs;
@@ -84,7 +84,7 @@ impl CompletionPieces {
         choices: Vec<CompletionResponseStreamChoice>,
         usage: Option<UsageInfo>,
     ) -> Piece {
-        to_json(&CompletionStreamResponse {
+        Piece::new(CompletionStreamResponse {
             id: self.head.id.clone(),
             object: "text_completion".to_owned(),
             created: self.head.created,
@@ -94,7 +94,6 @@ impl CompletionPieces {
             usage,
             warnings: self.head.warnings.take(),
         })
-        .into()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Head, Piece, Pieces, to_json};
+use super::{Head, Piece, Pieces};
 use crate::openai::token_in_token_out::{
     TokenGenerateChoice, TokenGenerateRequest, TokenGenerateStreamResponse,
 };
@@ -27,13 +27,12 @@ impl TokenPieces {
         prompt_token_ids: Option<Vec<u32>>,
         usage: Option<UsageInfo>,
     ) -> Piece {
-        to_json(&TokenGenerateStreamResponse {
+        Piece::new(TokenGenerateStreamResponse {
             request_id: self.head.id.clone(),
             choices,
             usage,
             prompt_token_ids,
         })
-        .into()
     }
 }
 

@@ -6,6 +6,7 @@ use super::memory::{Peak, warm_up};
 use crate::server::support::Server;
 
 const COMPLETIONS: &str = "/v1/completions";
+const RESPONSES: &str = "/v1/responses";
 const MIB: usize = 1 << 20;
 
 /// A server whose cache is small, and touched.
@@ -243,5 +244,28 @@ fn answers_that_fill_the_memory_of_grammars_take_their_share() {
             .extend(more.as_object().unwrap().clone());
         let (status, _) = checked(&server, COMPLETIONS, &body);
         assert_eq!(status, 400);
+    }
+}
+
+/// Logprobs of a response were kept as values, and copied for each of the last events; so were its tools.
+#[test]
+fn responses_take_their_share() {
+    let server = server(&[]);
+    let mut body = json!({
+        "input": "Hi", "max_output_tokens": 1800, "ignore_eos": true, "temperature": 1.8, "seed": 1,
+        "include": ["message.output_text.logprobs"], "top_logprobs": 20,
+    });
+    for stream in [false, true] {
+        body["stream"] = json!(stream);
+        assert_eq!(checked(&server, RESPONSES, &body).0, 200);
+    }
+    let schema = json!({"type": "object", "default": vec![0; 440_000]});
+    let mut body = json!({
+        "input": "Hi", "max_output_tokens": 2, "tool_choice": "none",
+        "tools": [{"type": "function", "name": "f", "parameters": schema}],
+    });
+    for stream in [false, true] {
+        body["stream"] = json!(stream);
+        assert_eq!(checked(&server, RESPONSES, &body).0, 200);
     }
 }
