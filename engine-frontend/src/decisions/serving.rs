@@ -94,7 +94,7 @@ impl OpenAIServing {
             return Err(ValidationError::new("the model has no chat template").into());
         };
         // Nothing is generated, so nothing is thought either.
-        let kwargs = &mut chat.chat_template_kwargs;
+        let kwargs = chat.chat_template_kwargs.make_mut();
         kwargs.insert("reasoning_effort".to_owned(), json!("none"));
         kwargs.insert("enable_thinking".to_owned(), json!(false));
         kwargs.insert("thinking".to_owned(), json!(false));

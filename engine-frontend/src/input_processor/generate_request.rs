@@ -32,9 +32,11 @@ impl Prompt {
                 let lists = [
                     Some(&chat.messages),
                     chat.tools.as_ref(),
-                    chat.documents.as_ref(),
+                    chat.documents.as_deref(),
                 ];
-                let bytes = lists.into_iter().flatten().flatten().map(num_bytes).sum();
+                let values = lists.into_iter().flatten().flatten();
+                let values = values.chain(chat.chat_template_kwargs.values());
+                let bytes = values.map(num_bytes).sum();
                 match &chat.chat_template {
                     // The request's own program may take all the time of a rendering: large work
                     // leaves a thread to the small.
@@ -79,7 +81,8 @@ impl From<Vec<u32>> for Prompt {
     }
 }
 
-/// What a chat template sees.
+/// What a chat template sees. The conversations of one request share all but their messages: a clone of the rest
+/// costs no memory.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatPrompt {
     /// Objects with `role` and `content`.
@@ -87,15 +90,15 @@ pub struct ChatPrompt {
     /// Functions that the model may call.
     pub tools: Option<Vec<Value>>,
     /// Documents to answer from.
-    pub documents: Option<Vec<Value>>,
+    pub documents: Option<Shared<Vec<Value>>>,
     /// Whether the template opens the assistant's turn.
     pub add_generation_prompt: bool,
     /// Whether the answer continues the last message.
     pub continue_final_message: bool,
     /// Further variables of the template.
-    pub chat_template_kwargs: Map<String, Value>,
+    pub chat_template_kwargs: Shared<Map<String, Value>>,
     /// A template instead of the model's.
-    pub chat_template: Option<String>,
+    pub chat_template: Option<Shared<String>>,
 }
 
 /// Which end of a prompt that is too long stays.

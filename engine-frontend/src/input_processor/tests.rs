@@ -107,7 +107,8 @@ fn far_too_many_tools_are_named() {
             chat_template: Some(
                 "{% for tool in tools or [] %}{% for other in tools %}{% endfor %}{% endfor %}\
                  {% for m in messages %}.{% endfor %}"
-                    .to_owned(),
+                    .to_owned()
+                    .into(),
             ),
             add_generation_prompt: true,
             ..ChatPrompt::default()

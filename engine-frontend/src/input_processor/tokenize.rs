@@ -396,7 +396,7 @@ impl InputProcessor {
         let request = ChatTemplateRequest {
             messages: &chat.messages,
             tools,
-            documents: chat.documents.as_deref(),
+            documents: chat.documents.as_deref().map(Vec::as_slice),
             add_generation_prompt,
             chat_template_kwargs: Some(&chat.chat_template_kwargs),
             now: None,

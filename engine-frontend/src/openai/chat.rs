@@ -8,6 +8,7 @@ mod tests;
 use std::mem;
 use std::sync::Arc;
 
+use protocol::Shared;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -193,11 +194,11 @@ impl ChatCompletionRequest {
         Prompt::Chat(ChatPrompt {
             messages: mem::take(&mut self.messages),
             tools,
-            documents: self.documents.take(),
+            documents: self.documents.take().map(Shared::from),
             add_generation_prompt: self.add_generation_prompt,
             continue_final_message: self.continue_final_message,
-            chat_template_kwargs: mem::take(&mut self.chat_template_kwargs),
-            chat_template: self.chat_template.take(),
+            chat_template_kwargs: mem::take(&mut self.chat_template_kwargs).into(),
+            chat_template: self.chat_template.take().map(Shared::from),
         })
     }
 
