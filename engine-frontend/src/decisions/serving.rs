@@ -95,9 +95,9 @@ impl OpenAIServing {
         };
         // Nothing is generated, so nothing is thought either.
         let kwargs = chat.chat_template_kwargs.make_mut();
-        kwargs.insert("reasoning_effort".to_owned(), json!("none"));
-        kwargs.insert("enable_thinking".to_owned(), json!(false));
-        kwargs.insert("thinking".to_owned(), json!(false));
+        kwargs.insert("reasoning_effort", json!("none"));
+        kwargs.insert("enable_thinking", json!(false));
+        kwargs.insert("thinking", json!(false));
         let preparation = Preparation {
             questions: questions.clone(),
             chat,

@@ -188,12 +188,16 @@ impl OpenAIServing {
         {
             let message = "chat_template is not available: the server was started without \
                            --trust-request-chat-template";
-            return Err(ValidationError::field("chat_template", &**template, message));
+            return Err(ValidationError::field(
+                "chat_template",
+                &**template,
+                message,
+            ));
         }
         let reads_effort = self.reads_effort(chat);
         let kwargs = chat.chat_template_kwargs.make_mut();
         for (name, value) in &self.chat.default_chat_template_kwargs {
-            kwargs.entry(name.as_str()).or_insert_with(|| value.clone());
+            kwargs.insert_missing(name, || value.clone());
         }
         reasoning_effort::switch_thinking(kwargs, reads_effort)
     }
@@ -349,8 +353,8 @@ pub(in crate::openai) fn chat_logprobs(
 mod tests {
     use std::sync::Arc;
 
-    use protocol::Shared;
     use serde_json::json;
+    use tokenizer::TemplateVariables;
 
     use super::*;
     use crate::openai::default_sampling_params::DefaultSamplingParams;
@@ -383,15 +387,13 @@ mod tests {
         let [first, others @ ..] = &chats[..] else {
             panic!("there are three");
         };
-        fn is_same<T>(one: &Option<Shared<T>>, other: &Option<Shared<T>>) -> bool {
-            one.as_ref().unwrap().is_same(other.as_ref().unwrap())
-        }
         assert_eq!(others.len(), 2);
         for other in others {
             let kwargs = &first.chat_template_kwargs;
             assert!(kwargs.is_same(&other.chat_template_kwargs));
-            assert!(is_same(&first.chat_template, &other.chat_template));
-            assert!(is_same(&first.documents, &other.documents));
+            let template = first.chat_template.as_ref().unwrap();
+            assert!(template.is_same(other.chat_template.as_ref().unwrap()));
+            assert!(first.documents.is_some() && first.documents == other.documents);
         }
     }
 
@@ -409,9 +411,10 @@ mod tests {
         let prompt = |template: Option<&str>| {
             let kwargs = json!({"b": 3});
             Prompt::Chat(crate::input_processor::ChatPrompt {
-                tools: Some(vec![Value::from("tool")]),
+                tools: Some(json!(["tool"]).into()),
                 chat_template: template.map(|template| template.to_owned().into()),
-                chat_template_kwargs: kwargs.as_object().unwrap().clone().into(),
+                chat_template_kwargs: TemplateVariables::from(kwargs.as_object().unwrap().clone())
+                    .into(),
                 ..Default::default()
             })
         };
@@ -426,8 +429,8 @@ mod tests {
         let chat = completed(&serving, ToolChoice::Auto);
         assert!(chat.tools.is_some());
         assert_eq!(completed(&serving, ToolChoice::None).tools, None);
-        let kwargs = Value::Object((*chat.chat_template_kwargs).clone());
-        assert_eq!(kwargs, json!({"b": 3, "a": 1}));
+        let kwargs = TemplateVariables::from(json!({"b": 3, "a": 1}).as_object().unwrap().clone());
+        assert_eq!(*chat.chat_template_kwargs, kwargs);
         let complete = |serving: &OpenAIServing, template| {
             serving.complete_prompt(&mut prompt(Some(template)), &ToolChoice::Auto)
         };
