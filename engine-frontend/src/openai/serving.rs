@@ -339,7 +339,8 @@ fn check_repeated(
         .saturating_mul(of_ids.saturating_add(of_logprobs))
         .saturating_add(of_echo.saturating_sub(request.prompt.num_bytes()));
     if bytes <= MAX_ANSWER_BYTES {
-        return Ok(bytes);
+        // An echoed prompt is read once in any case.
+        return Ok(bytes.saturating_add(echoed));
     }
     let message = format!(
         "the prompt's text (echo), its token ids or logprobs would be in {n} answers, {bytes} bytes together: at \
@@ -493,7 +494,7 @@ mod tests {
             let generate = async {
                 for _ in 0..2 {
                     let request = core.added().await;
-                    let end = Some(protocol::FinishReason::Stop);
+                    let end = Some(protocol::FinishReason::Length);
                     core.send(vec![output(&request.request_id, "ab", end)]);
                 }
             };
