@@ -51,6 +51,12 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Shared<T> {
     }
 }
 
+impl<T: Default> Default for Shared<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
 impl<T> Default for Shared<[T]> {
     fn default() -> Self {
         Self(Arc::default())

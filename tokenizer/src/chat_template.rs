@@ -19,15 +19,16 @@ mod python_json;
 mod python_methods;
 mod source;
 mod strftime;
+mod values;
 
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use minijinja::Value;
-use serde_json::Map;
 use structured_output::CancelFlag;
 
 pub use error::ChatTemplateError;
+pub use values::{TemplateValue, TemplateVariables};
 
 use crate::config::{ChatTemplateField, TokenizerConfig};
 use messages::ContentFormat;
@@ -39,14 +40,14 @@ pub struct ChatTemplateRequest<'a> {
     /// The conversation, in the OpenAI API's shape: objects with `role`, `content` (a string, a
     /// list of text parts or null), `tool_calls` and whatever else the template knows.
     pub messages: &'a [serde_json::Value],
-    /// Tools that the model may call, in the OpenAI API's shape.
-    pub tools: Option<&'a [serde_json::Value]>,
-    /// Documents for retrieval-augmented generation.
-    pub documents: Option<&'a [serde_json::Value]>,
+    /// Tools that the model may call: a list, in the OpenAI API's shape.
+    pub tools: Option<&'a TemplateValue>,
+    /// Documents for retrieval-augmented generation, a list.
+    pub documents: Option<&'a TemplateValue>,
     /// Whether the prompt ends with the opening of the assistant's turn.
     pub add_generation_prompt: bool,
     /// Further variables (`chat_template_kwargs`), such as `enable_thinking`.
-    pub chat_template_kwargs: Option<&'a Map<String, serde_json::Value>>,
+    pub chat_template_kwargs: Option<&'a TemplateVariables>,
     /// What `strftime_now` takes for now, in UTC; `None` is the clock.
     pub now: Option<SystemTime>,
     /// Ends the rendering with [`ChatTemplateError::Cancelled`] once another thread sets it.
@@ -140,22 +141,33 @@ impl ChatTemplate {
 
     fn render_prepared(
         &self,
-        messages: Vec<Value>,
+        messages: Vec<TemplateValue>,
         request: &ChatTemplateRequest<'_>,
     ) -> Result<String, ChatTemplateError> {
-        let list = |items: Option<&[serde_json::Value]>| match items {
-            Some(items) => items.iter().map(messages::to_template_value).collect(),
+        let list = |items: Option<&TemplateValue>| match items {
+            Some(items) => items.as_value().clone(),
             None => Value::from(()),
         };
+        let lists = [request.tools, request.documents].into_iter().flatten();
+        let num_bytes: usize = (messages.iter().chain(lists))
+            .map(TemplateValue::num_bytes)
+            .sum();
+        let kwargs = request.chat_template_kwargs;
+        let num_bytes = num_bytes + kwargs.map_or(0, TemplateVariables::num_bytes);
+        let messages: Vec<Value> = messages
+            .into_iter()
+            .map(TemplateValue::into_value)
+            .collect();
         let mut variables: Vec<(String, Value)> = Vec::new();
         for (name, content) in &self.special_tokens {
             variables.push((name.clone(), Value::from(content.as_str())));
         }
-        for (name, value) in request.chat_template_kwargs.into_iter().flatten() {
+        for (name, value) in kwargs.iter().flat_map(|kwargs| kwargs.iter()) {
+            let name = name.to_owned();
             if OWN_FIELDS.contains(&name.as_str()) {
-                return Err(ChatTemplateError::ReservedKwarg { name: name.clone() });
+                return Err(ChatTemplateError::ReservedKwarg { name });
             }
-            variables.push((name.clone(), messages::to_template_value(value)));
+            variables.push((name, value.as_value().clone()));
         }
         let now = request.now.unwrap_or_else(SystemTime::now);
         variables.extend([
@@ -169,25 +181,24 @@ impl ChatTemplate {
             ("strftime_now".to_owned(), builtins::strftime_now(now)),
         ]);
         let variables = Value::from_pairs(variables);
-        environment::render(&self.program, variables, request.cancel)
+        environment::render(&self.program, variables, num_bytes, request.cancel)
     }
 
     /// Which shapes of `content` the template writes as text, by trying.
     fn find_content_format(&self) -> ContentFormat {
         const TEXT: &str = "formwork-probe";
-        let writes = |content: Value| {
-            let message = Value::from_pairs([("role", Value::from("user")), ("content", content)]);
-            self.render_prepared(vec![message], &ChatTemplateRequest::default())
+        let writes = |content: serde_json::Value| {
+            let message = serde_json::json!({"role": "user", "content": content});
+            self.render_prepared(vec![message.into()], &ChatTemplateRequest::default())
                 .is_ok_and(|prompt| {
                     // A template that knows only strings may print the list itself.
                     prompt.contains(TEXT)
                         && !["'type'", "\"type\""].iter().any(|s| prompt.contains(s))
                 })
         };
-        let part = Value::from_pairs([("type", "text"), ("text", TEXT)]);
         ContentFormat {
-            strings: writes(Value::from(TEXT)),
-            parts: writes(Value::from(vec![part])),
+            strings: writes(TEXT.into()),
+            parts: writes(serde_json::json!([{"type": "text", "text": TEXT}])),
         }
     }
 }

@@ -52,7 +52,8 @@ mod weights_fingerprint;
 mod word_ends;
 
 pub use chat_template::{
-    ChatTemplate, ChatTemplateError, ChatTemplateRequest, ChatTemplates, mentions_name,
+    ChatTemplate, ChatTemplateError, ChatTemplateRequest, ChatTemplates, TemplateValue,
+    TemplateVariables, mentions_name,
 };
 pub use config::GenerationConfig;
 pub use decode_stream::DecodeStream;

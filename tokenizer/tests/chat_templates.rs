@@ -11,7 +11,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokenizer::{ChatTemplate, ChatTemplateError, ChatTemplateRequest, Tokenizer};
+use tokenizer::{
+    ChatTemplate, ChatTemplateError, ChatTemplateRequest, TemplateValue, TemplateVariables,
+    Tokenizer,
+};
 
 #[derive(Deserialize)]
 struct Cases {
@@ -27,7 +30,7 @@ struct Case {
     #[serde(default)]
     special_tokens: Map<String, Value>,
     messages: Vec<Value>,
-    tools: Option<Vec<Value>>,
+    tools: Option<Value>,
     #[serde(default)]
     add_generation_prompt: bool,
     chat_template_kwargs: Option<Map<String, Value>>,
@@ -39,11 +42,14 @@ struct Case {
 fn equal_what_transformers_renders() {
     let cases: Cases = serde_json::from_str(include_str!("chat_templates/cases.json")).unwrap();
     for case in &cases.cases {
+        let tools = case.tools.clone().map(TemplateValue::from);
+        let kwargs = case.chat_template_kwargs.clone();
+        let kwargs = kwargs.map(TemplateVariables::from);
         let request = ChatTemplateRequest {
             messages: &case.messages,
-            tools: case.tools.as_deref(),
+            tools: tools.as_ref(),
             add_generation_prompt: case.add_generation_prompt,
-            chat_template_kwargs: case.chat_template_kwargs.as_ref(),
+            chat_template_kwargs: kwargs.as_ref(),
             now: Some(UNIX_EPOCH + Duration::from_secs(cases.now)),
             ..ChatTemplateRequest::default()
         };
@@ -259,10 +265,11 @@ fn a_hostile_template_ends_with_an_error() {
 #[test]
 fn own_fields_are_no_kwargs() {
     let template = ChatTemplate::new("{{ a }}{{ documents | tojson }}", Vec::new()).unwrap();
-    let kwargs = |json: Value| json.as_object().unwrap().clone();
-    let render = |kwargs: &Map<String, Value>| {
+    let kwargs = |json: Value| TemplateVariables::from(json.as_object().unwrap().clone());
+    let documents = TemplateValue::from(json!([{"title": "t"}]));
+    let render = |kwargs: &TemplateVariables| {
         template.render(&ChatTemplateRequest {
-            documents: Some(&[json!({"title": "t"})]),
+            documents: Some(&documents),
             chat_template_kwargs: Some(kwargs),
             ..ChatTemplateRequest::default()
         })
@@ -290,7 +297,7 @@ fn with_files(files: &[(&str, &str)]) -> Tokenizer {
 
 #[test]
 fn where_the_template_comes_from() {
-    let tools = [json!({})];
+    let tools = TemplateValue::from(json!([{}]));
     let plain = ChatTemplateRequest::default();
     let with_tools = ChatTemplateRequest {
         tools: Some(&tools),

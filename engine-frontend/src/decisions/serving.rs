@@ -94,10 +94,10 @@ impl OpenAIServing {
             return Err(ValidationError::new("the model has no chat template").into());
         };
         // Nothing is generated, so nothing is thought either.
-        let kwargs = &mut chat.chat_template_kwargs;
-        kwargs.insert("reasoning_effort".to_owned(), json!("none"));
-        kwargs.insert("enable_thinking".to_owned(), json!(false));
-        kwargs.insert("thinking".to_owned(), json!(false));
+        let kwargs = chat.chat_template_kwargs.make_mut();
+        kwargs.insert("reasoning_effort", json!("none"));
+        kwargs.insert("enable_thinking", json!(false));
+        kwargs.insert("thinking", json!(false));
         let preparation = Preparation {
             questions: questions.clone(),
             chat,

@@ -6,7 +6,8 @@ use protocol::{
     PoolingParams, SamplingParams, ScoredPosition, Shared, StructuredOutputsConstraint,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
+use tokenizer::{TemplateValue, TemplateVariables};
 
 use crate::error::ValidationError;
 use crate::tokenizer_threads::LARGE;
@@ -29,12 +30,10 @@ impl Prompt {
             Self::Text(text) => text.len(),
             Self::TokenIds(token_ids) => size_of_val(token_ids.as_slice()),
             Self::Chat(chat) => {
-                let lists = [
-                    Some(&chat.messages),
-                    chat.tools.as_ref(),
-                    chat.documents.as_ref(),
-                ];
-                let bytes = lists.into_iter().flatten().flatten().map(num_bytes).sum();
+                let lists = [&chat.tools, &chat.documents].into_iter().flatten();
+                let bytes = chat.messages.iter().map(num_bytes).sum::<usize>()
+                    + lists.map(TemplateValue::num_bytes).sum::<usize>()
+                    + chat.chat_template_kwargs.num_bytes();
                 match &chat.chat_template {
                     // The request's own program may take all the time of a rendering: large work
                     // leaves a thread to the small.
@@ -79,23 +78,24 @@ impl From<Vec<u32>> for Prompt {
     }
 }
 
-/// What a chat template sees.
+/// What a chat template sees. The conversations of one request share all but their messages: a clone of the rest
+/// costs no memory.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatPrompt {
     /// Objects with `role` and `content`.
     pub messages: Vec<Value>,
-    /// Functions that the model may call.
-    pub tools: Option<Vec<Value>>,
-    /// Documents to answer from.
-    pub documents: Option<Vec<Value>>,
+    /// A list of functions that the model may call.
+    pub tools: Option<TemplateValue>,
+    /// A list of documents to answer from.
+    pub documents: Option<TemplateValue>,
     /// Whether the template opens the assistant's turn.
     pub add_generation_prompt: bool,
     /// Whether the answer continues the last message.
     pub continue_final_message: bool,
     /// Further variables of the template.
-    pub chat_template_kwargs: Map<String, Value>,
+    pub chat_template_kwargs: Shared<TemplateVariables>,
     /// A template instead of the model's.
-    pub chat_template: Option<String>,
+    pub chat_template: Option<Shared<String>>,
 }
 
 /// Which end of a prompt that is too long stays.

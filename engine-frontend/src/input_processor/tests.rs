@@ -103,11 +103,12 @@ fn far_too_many_tools_are_named() {
         let message = serde_json::json!({"role": "user", "content": "h"});
         Prompt::Chat(ChatPrompt {
             messages: vec![message; num_messages],
-            tools: Some(vec![serde_json::json!({}); num_tools]),
+            tools: Some(serde_json::json!(vec![serde_json::json!({}); num_tools]).into()),
             chat_template: Some(
                 "{% for tool in tools or [] %}{% for other in tools %}{% endfor %}{% endfor %}\
                  {% for m in messages %}.{% endfor %}"
-                    .to_owned(),
+                    .to_owned()
+                    .into(),
             ),
             add_generation_prompt: true,
             ..ChatPrompt::default()

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use structured_output::CancelFlag;
-use tokenizer::{ChatTemplateError, ChatTemplateRequest};
+use tokenizer::{ChatTemplateError, ChatTemplateRequest, TemplateValue};
 
 use super::{ChatPrompt, InputProcessor, Prompt};
 use crate::error::ValidationError;
@@ -365,8 +365,8 @@ impl InputProcessor {
             None => "messages",
         };
         let render = |tools| self.render_with(chat, tools, add_generation_prompt, cancel);
-        let rendered = render(chat.tools.as_deref());
-        rendered.map_err(|error| match (error, chat.tools.as_deref()) {
+        let rendered = render(chat.tools.as_ref());
+        rendered.map_err(|error| match (error, chat.tools.as_ref()) {
             // Without them it would be a prompt.
             (error @ ChatTemplateError::LimitExceeded { .. }, Some(tools))
                 if !tools.is_empty() && render(None).is_ok() =>
@@ -389,14 +389,14 @@ impl InputProcessor {
     fn render_with(
         &self,
         chat: &ChatPrompt,
-        tools: Option<&[Value]>,
+        tools: Option<&TemplateValue>,
         add_generation_prompt: bool,
         cancel: &CancelFlag,
     ) -> Result<String, ChatTemplateError> {
         let request = ChatTemplateRequest {
             messages: &chat.messages,
             tools,
-            documents: chat.documents.as_deref(),
+            documents: chat.documents.as_ref(),
             add_generation_prompt,
             chat_template_kwargs: Some(&chat.chat_template_kwargs),
             now: None,

@@ -8,8 +8,10 @@ mod tests;
 use std::mem;
 use std::sync::Arc;
 
+use protocol::Shared;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tokenizer::{TemplateValue, TemplateVariables};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::Fields;
@@ -59,10 +61,10 @@ pub struct ChatCompletionRequest {
     pub continue_final_message: bool,
     /// Whether the tokenizer adds its begin-of-text token to the rendered template.
     pub add_special_tokens: bool,
-    /// Documents for the template.
-    pub documents: Option<Vec<Value>>,
+    /// A list of documents for the template.
+    pub documents: Option<TemplateValue>,
     /// Further variables of the template.
-    pub chat_template_kwargs: Map<String, Value>,
+    pub chat_template_kwargs: TemplateVariables,
     /// A template instead of the model's, where the server lets requests bring one.
     pub chat_template: Option<String>,
     /// Whether the answer has the model's thinking.
@@ -113,6 +115,7 @@ impl ChatCompletionRequest {
             );
         }
         let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
+        let documents: Option<Vec<Value>> = fields.take("documents")?;
         let mut request = Self {
             messages,
             tools,
@@ -127,8 +130,8 @@ impl ChatCompletionRequest {
                 .unwrap_or(!continue_final_message),
             continue_final_message,
             add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(false),
-            documents: fields.take("documents")?,
-            chat_template_kwargs,
+            documents: documents.map(|list| TemplateValue::from(Value::Array(list))),
+            chat_template_kwargs: chat_template_kwargs.into(),
             chat_template: fields.take("chat_template")?,
             include_reasoning: fields.take("include_reasoning")?.unwrap_or(true),
             common,
@@ -192,12 +195,12 @@ impl ChatCompletionRequest {
         }
         Prompt::Chat(ChatPrompt {
             messages: mem::take(&mut self.messages),
-            tools,
+            tools: tools.map(|tools| TemplateValue::from(Value::Array(tools))),
             documents: self.documents.take(),
             add_generation_prompt: self.add_generation_prompt,
             continue_final_message: self.continue_final_message,
-            chat_template_kwargs: mem::take(&mut self.chat_template_kwargs),
-            chat_template: self.chat_template.take(),
+            chat_template_kwargs: mem::take(&mut self.chat_template_kwargs).into(),
+            chat_template: self.chat_template.take().map(Shared::from),
         })
     }
 

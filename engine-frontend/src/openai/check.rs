@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use structured_output::CompileError;
+use structured_output::{CancelFlag, CompileError};
 
 use super::error::ServingError;
 use super::fields::Fields;
@@ -12,7 +12,7 @@ use super::tool_choice::{ToolChoice, take_tool_choice};
 use super::tools::{self, take_tools};
 use super::warnings::Warnings;
 use crate::error::{ErrorLocation, ValidationError};
-use crate::input_processor::{CallersFields, ConstraintPart};
+use crate::input_processor::{CallersFields, ConstraintPart, num_bytes};
 use crate::structured_outputs::{ReportError, TextFit, refused};
 
 /// Longest text that is held against a constraint, in bytes.
@@ -56,6 +56,14 @@ impl CheckRequest {
         };
         request.verify()?;
         Ok(request)
+    }
+
+    /// About how many bytes of tools and constraint there are to read.
+    fn num_bytes(&self) -> usize {
+        let constraint = self.constraint.as_ref();
+        let sources = constraint.map_or(&[][..], |c| c.params.constraint.specification().1);
+        let tools = self.tools.as_deref().unwrap_or_default();
+        tools.iter().map(num_bytes).sum::<usize>() + sources.iter().map(String::len).sum::<usize>()
     }
 
     fn verify(&self) -> Result<(), ValidationError> {
@@ -123,13 +131,22 @@ impl OpenAIServing {
     /// The request names another model, or tools that can't be called as it wants.
     pub async fn check(&self, request: CheckRequest) -> Result<CheckResponse, ServingError> {
         self.check_model(request.model.as_deref())?;
-        let tools = tools::constraint(
-            &request.tool_choice,
-            request.tools.as_deref().unwrap_or_default(),
-            request.parallel_tool_calls,
-            self.tool_call_format(),
-            request.constraint.as_ref(),
-        )?;
+        let (size, format) = (request.num_bytes(), self.tool_call_format());
+        let mut request = request;
+        let put_together = move |_: &CancelFlag| {
+            let tools = tools::constraint(
+                &request.tool_choice,
+                request.tools.as_deref().unwrap_or_default(),
+                request.parallel_tool_calls,
+                format,
+                request.constraint.as_ref(),
+            );
+            // They take more memory than their constraint, which is compiled next.
+            request.tools = None;
+            (request, tools)
+        };
+        let (request, tools) = self.engine().run_aside(size, put_together).await?;
+        let tools = tools?;
         let has_tools = tools.is_some();
         let constraint = tools.map(|tools| tools.constraint).or(request.constraint);
         let Some(constraint) = constraint else {

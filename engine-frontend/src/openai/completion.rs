@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::default_sampling_params::DefaultSamplingParams;
+use super::echo::EchoedText;
 use super::fields::Fields;
 use super::ignored_fields::Api;
 use super::logprobs::{CompletionLogProbs, PromptLogprobs};
@@ -50,7 +51,7 @@ impl CompletionPrompt {
     }
 
     /// About how many bytes of text they are.
-    fn num_bytes(&self) -> usize {
+    pub(super) fn num_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
             Self::TokenIds(ids) => ids.len() * USUAL_TOKEN_BYTES,
@@ -240,7 +241,7 @@ pub struct CompletionResponseChoice {
     /// Position in `choices`.
     pub index: u32,
     /// The text.
-    pub text: String,
+    pub text: EchoedText,
     /// Logprobs where asked for.
     pub logprobs: Option<CompletionLogProbs>,
     /// `stop`, `length`, `abort`, `error` or `repetition`.

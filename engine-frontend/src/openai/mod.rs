@@ -51,6 +51,7 @@ pub use completion::{
     CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
 };
 pub use default_sampling_params::DefaultSamplingParams;
+pub use echo::EchoedText;
 pub use error::{ErrorInfo, ErrorResponse, ServingError};
 pub(crate) use ignored_fields::INCLUDES;
 pub use ignored_fields::{Accepted, Api, IGNORED_FIELDS, IgnoredField};

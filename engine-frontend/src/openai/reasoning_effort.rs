@@ -3,7 +3,8 @@
 //! A chat template that reads `reasoning_effort` decides by itself; other models are held to a budget of
 //! tokens. On a model that doesn't think, an effort has no effect.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use tokenizer::{TemplateValue, TemplateVariables};
 
 use super::fields::Fields;
 use crate::error::ValidationError;
@@ -43,8 +44,10 @@ fn is_off(effort: &str, template_reads_it: bool) -> bool {
 }
 
 /// True if a template's variables have an effort that is more than none.
-pub(super) fn asks_to_think(variables: &Map<String, Value>) -> bool {
-    let effort = variables.get(REASONING_EFFORT).and_then(Value::as_str);
+pub(super) fn asks_to_think(variables: &TemplateVariables) -> bool {
+    let effort = variables
+        .get(REASONING_EFFORT)
+        .and_then(TemplateValue::as_str);
     effort.is_some_and(|effort| !is_off(effort, false))
 }
 
@@ -54,17 +57,21 @@ pub(super) fn asks_to_think(variables: &Map<String, Value>) -> bool {
 /// # Errors
 /// A variable that the request sets asks for the contrary.
 pub(super) fn switch_thinking(
-    variables: &mut Map<String, Value>,
+    variables: &mut TemplateVariables,
     template_reads_it: bool,
 ) -> Result<(), ValidationError> {
-    let Some(effort) = variables.get(REASONING_EFFORT).and_then(Value::as_str) else {
+    let Some(effort) = variables
+        .get(REASONING_EFFORT)
+        .and_then(TemplateValue::as_str)
+    else {
         return Ok(());
     };
     let is_off = is_off(effort, template_reads_it);
     if !is_off && template_reads_it {
         return Ok(());
     }
-    let is_against = |name: &&&str| variables.get(**name) == Some(&Value::Bool(is_off));
+    let switch = |name: &str| variables.get(name).and_then(TemplateValue::as_bool);
+    let is_against = |name: &&&str| switch(name) == Some(is_off);
     if let Some(name) = THINKING_SWITCHES.iter().find(is_against) {
         let (asks, switches) = match is_off {
             true => ("no thinking", "on"),
@@ -77,14 +84,14 @@ pub(super) fn switch_thinking(
         return Err(ValidationError::about(REASONING_EFFORT, message));
     }
     for name in THINKING_SWITCHES {
-        variables.entry(name).or_insert(Value::Bool(!is_off));
+        variables.insert_missing(name, || Value::Bool(!is_off));
     }
     Ok(())
 }
 
 /// The budget of thinking that a template's variables ask for; `None` is unbounded.
 pub(super) fn thinking_token_budget(
-    variables: &Map<String, Value>,
+    variables: &TemplateVariables,
     template_reads_it: bool,
 ) -> Option<u32> {
     let effort = variables.get(REASONING_EFFORT)?.as_str()?;
@@ -99,9 +106,11 @@ pub(super) fn thinking_token_budget(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    fn switched(variables: &TemplateVariables, name: &str) -> Option<bool> {
+        variables.get(name)?.as_bool()
+    }
 
     #[test]
     fn an_effort_is_a_switch_or_a_budget() {
@@ -116,38 +125,41 @@ mod tests {
             ("max", free, free),
         ] {
             for (reads, expected) in [(false, without), (true, with)] {
-                let mut variables = Map::new();
-                variables.insert(REASONING_EFFORT.to_owned(), effort.into());
+                let mut variables = TemplateVariables::default();
+                variables.insert(REASONING_EFFORT, effort.into());
                 let budget = thinking_token_budget(&variables, reads);
                 assert_eq!(budget, expected, "{effort} {reads}");
                 switch_thinking(&mut variables, reads).unwrap();
                 let switch = match expected == off {
-                    true => Some(json!(false)),
-                    false => (!reads).then_some(json!(true)),
+                    true => Some(false),
+                    false => (!reads).then_some(true),
                 };
-                let switched = variables.get("enable_thinking");
-                assert_eq!(switched, switch.as_ref(), "{effort} {reads}");
+                let switched = switched(&variables, "enable_thinking");
+                assert_eq!(switched, switch, "{effort} {reads}");
             }
         }
-        assert_eq!(thinking_token_budget(&Map::new(), false), None);
+        assert_eq!(
+            thinking_token_budget(&TemplateVariables::default(), false),
+            None
+        );
     }
 
     #[test]
     fn a_switch_of_the_request_stays() {
-        let mut variables = Map::new();
-        variables.insert(REASONING_EFFORT.to_owned(), "none".into());
-        variables.insert("enable_thinking".to_owned(), true.into());
+        let mut variables = TemplateVariables::default();
+        variables.insert(REASONING_EFFORT, "none".into());
+        variables.insert("enable_thinking", true.into());
         let error = switch_thinking(&mut variables, false).unwrap_err();
         assert_eq!(
             error.message,
             "reasoning_effort \"none\" asks for no thinking, which chat_template_kwargs.enable_thinking \
              switches on: leave one of them out"
         );
-        variables.insert("enable_thinking".to_owned(), false.into());
+        variables.insert("enable_thinking", false.into());
         switch_thinking(&mut variables, false).unwrap();
-        assert_eq!(variables["enable_thinking"], false);
-        assert_eq!(variables["thinking"], false);
-        variables.insert(REASONING_EFFORT.to_owned(), "high".into());
+        assert_eq!(switched(&variables, "enable_thinking"), Some(false));
+        assert_eq!(switched(&variables, "thinking"), Some(false));
+        variables.insert(REASONING_EFFORT, "high".into());
         let error = switch_thinking(&mut variables, false).unwrap_err();
         assert!(
             error

@@ -19,7 +19,7 @@ use super::completion::{
     CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
 };
 use super::default_sampling_params::DefaultSamplingParams;
-use super::echo::text_and_logprobs;
+use super::echo::{self, prompt_text, whole_text_and_logprobs};
 use super::error::ServingError;
 use super::logprobs::PromptLogprobs;
 use super::tool_format::ToolCallFormat;
@@ -151,7 +151,7 @@ impl OpenAIServing {
         let id = request_id("cmpl", request.common.request_id.as_deref(), context);
         let requests = request.to_generate_requests(&id, &self.default_sampling_params);
         let streams = self.start(requests, context).await?;
-        check_repeated(request, &streams)?;
+        let repeated = self.repeated_bytes(request, &streams).await?;
         let outputs = collect(streams).await.map_err(|(_, error)| error)?;
         let usage = if request.echo_only() {
             let prompt_tokens = self.usage(&outputs).prompt_tokens;
@@ -159,7 +159,7 @@ impl OpenAIServing {
         } else {
             self.usage(&outputs)
         };
-        let size = outputs.iter().map(RequestOutput::num_bytes).sum();
+        let size = outputs.iter().map(RequestOutput::num_bytes).sum::<usize>() + repeated;
         let choices = if size <= LARGE {
             completion_choices(request, self.engine.tokenizer(), outputs)
         } else {
@@ -183,6 +183,28 @@ impl OpenAIServing {
             system_fingerprint: self.system_fingerprint.clone(),
             warnings: request.common.told_warnings(),
         })
+    }
+
+    /// Bytes that the answers have of their prompts together. Refuses those that would take too much.
+    async fn repeated_bytes(
+        &self,
+        request: &CompletionRequest,
+        streams: &[RequestStream],
+    ) -> Result<usize, ServingError> {
+        let echoed = match (request.echo, request.prompt.num_bytes()) {
+            (false, _) => 0,
+            (true, size) if size <= LARGE => {
+                echo::json_bytes(&request.prompt, self.engine.tokenizer())
+            }
+            (true, size) => {
+                let tokenizer = self.engine.tokenizer().clone();
+                let prompt = request.prompt.clone();
+                let count = move |_: &CancelFlag| echo::json_bytes(&prompt, &tokenizer);
+                self.engine.run_aside(size, count).await?
+            }
+        };
+        let num_tokens = streams.iter().map(RequestStream::num_prompt_tokens).sum();
+        Ok(check_repeated(request, num_tokens, echoed)?)
     }
 
     /// Refuses a model that isn't served here.
@@ -288,36 +310,40 @@ async fn collect(streams: Vec<RequestStream>) -> Result<Vec<RequestOutput>, (usi
     Ok(outputs)
 }
 
-/// Refuses what would repeat a prompt's tokens or logprobs in so many answers that they take too much.
+/// Bytes that the answers have of their prompts, which have so many tokens, and as JSON so many bytes of text where that
+/// is echoed. Refuses what would repeat them in so many answers that they take too much; what a prompt has itself is free.
 fn check_repeated(
     request: &CompletionRequest,
-    streams: &[RequestStream],
-) -> Result<(), ValidationError> {
+    num_tokens: usize,
+    echoed: usize,
+) -> Result<usize, ValidationError> {
     /// Bytes of a token's id, as a number and as JSON.
     const ID_BYTES: usize = 16;
     let common = &request.common;
     let n = common.n.unwrap_or(1);
+    let of_echo = echoed.saturating_mul(n as usize);
     let of_ids = match common.return_token_ids {
         true => ID_BYTES,
         false => 0,
     };
     // The token itself may not be among the likeliest. A negative number asks for the whole vocabulary,
     // which no server has room for in more than one answer.
-    let echoed = request.logprobs.filter(|_| request.echo);
-    let of_logprobs = match common.prompt_logprobs.or(echoed) {
+    let of_echoed = request.logprobs.filter(|_| request.echo);
+    let of_logprobs = match common.prompt_logprobs.or(of_echoed) {
         Some(asked) => usize::try_from(asked).map_or(MAX_ANSWER_BYTES, |asked| {
             asked.saturating_add(1).saturating_mul(LOGPROB_BYTES)
         }),
         None => 0,
     };
-    let num_tokens: usize = streams.iter().map(RequestStream::num_prompt_tokens).sum();
     let bytes = (num_tokens * (n as usize).saturating_sub(1))
-        .saturating_mul(of_ids.saturating_add(of_logprobs));
+        .saturating_mul(of_ids.saturating_add(of_logprobs))
+        .saturating_add(of_echo.saturating_sub(request.prompt.num_bytes()));
     if bytes <= MAX_ANSWER_BYTES {
-        return Ok(());
+        // An echoed prompt is read once in any case.
+        return Ok(bytes.saturating_add(echoed));
     }
     let message = format!(
-        "return_token_ids or logprobs of the prompt would be in {n} answers, {bytes} bytes together: at \
+        "the prompt's text (echo), its token ids or logprobs would be in {n} answers, {bytes} bytes together: at \
          most {MAX_ANSWER_BYTES} are possible. Ask for fewer answers"
     );
     Err(ValidationError::field("n", n, message))
@@ -332,10 +358,12 @@ fn completion_choices(
     let n = request.common.n.unwrap_or(1);
     let mut choices = Vec::new();
     for (i, mut output) in (0..).zip(outputs) {
+        let prompt = request.echo.then(|| prompt_text(tokenizer, &output));
         for completion in std::mem::take(&mut output.outputs) {
             let index = i * n + completion.index;
+            let prompt = prompt.clone();
             choices.push(completion_choice(
-                request, tokenizer, &output, completion, index,
+                request, tokenizer, &output, completion, index, prompt,
             ));
         }
     }
@@ -348,9 +376,10 @@ fn completion_choice(
     output: &RequestOutput,
     mut completion: CompletionOutput,
     index: u32,
+    prompt: Option<Arc<str>>,
 ) -> CompletionResponseChoice {
     let (text, logprobs) =
-        text_and_logprobs(request, tokenizer, output, &mut completion, request.echo);
+        whole_text_and_logprobs(request, tokenizer, output, &mut completion, prompt);
     let keep_answer = !request.echo_only();
     let return_token_ids = request.common.return_token_ids;
     CompletionResponseChoice {
@@ -420,12 +449,8 @@ mod tests {
         assert_eq!(salt(Some("a1"), Some("s")).as_deref(), Some("a1/s"));
     }
 
-    #[tokio::test]
-    async fn tokens_are_counted_though_nobody_takes_the_answer() {
-        let (engine, mut core) = fake_engine(64);
-        let names = vec!["m".to_owned()];
-        let serving = OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default());
-        let context = RequestContext {
+    fn context() -> RequestContext {
+        RequestContext {
             request_id: "r".to_owned(),
             created: 0,
             default_seed: None,
@@ -433,7 +458,60 @@ mod tests {
             caller_salt: Some("a1".into()),
             owner: 5,
             usage: Arc::default(),
+        }
+    }
+
+    /// A quotation mark is two bytes of JSON, and the token 257 has ten.
+    #[tokio::test]
+    async fn echoed_prompts_are_bounded_by_their_json() {
+        let serving = |engine| {
+            let names = vec!["m".to_owned()];
+            OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default())
         };
+        let (refusing, _core) = fake_engine(5000);
+        let (engine, mut core) = fake_engine(5000);
+        let (refusing, serving) = (serving(refusing), serving(engine));
+        let context = context();
+        let request = |n: u32, prompt: Value| {
+            let body = serde_json::json!({
+                "prompt": prompt, "n": n, "max_tokens": 9, "echo": true, "return_token_ids": false,
+            });
+            CompletionRequest::from_json(body).unwrap()
+        };
+        let quoted = "\"".repeat(1000);
+        let ends = "<|im_end|>".repeat(1000);
+        for (prompt, n, echoed) in [
+            (Value::from(quoted.as_str()), 14_000, quoted),
+            (vec![257; 1000].into(), 3000, ends),
+        ] {
+            let too_many = request(n, prompt.clone());
+            let refused = refusing.create_completion(&too_many, &context);
+            let error = refused.await.unwrap_err().to_string();
+            assert!(error.contains("text (echo)"), "{error}");
+            assert!(error.contains("at most 25165824"), "{error}");
+            let request = request(2, prompt);
+            let answer = serving.create_completion(&request, &context);
+            let generate = async {
+                for _ in 0..2 {
+                    let request = core.added().await;
+                    let end = Some(protocol::FinishReason::Length);
+                    core.send(vec![output(&request.request_id, "ab", end)]);
+                }
+            };
+            let (answer, ()) = tokio::join!(answer, generate);
+            let texts: Vec<String> = (answer.unwrap().choices.iter())
+                .map(|choice| choice.text.to_string())
+                .collect();
+            assert_eq!(texts, vec![format!("{echoed}ab"); 2]);
+        }
+    }
+
+    #[tokio::test]
+    async fn tokens_are_counted_though_nobody_takes_the_answer() {
+        let (engine, mut core) = fake_engine(64);
+        let names = vec!["m".to_owned()];
+        let serving = OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default());
+        let context = context();
         let body = serde_json::json!({"prompt": "seven b", "n": 2, "max_tokens": 9});
         let request = CompletionRequest::from_json(body).unwrap();
         let usage = context.usage.clone();

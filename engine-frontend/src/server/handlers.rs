@@ -22,7 +22,7 @@ use super::error::{ApiError, json as json_response};
 use super::held_json::held_json;
 use super::memory::Share;
 use super::middleware::RequestId;
-use super::parse::{no_memory, take_memory};
+use super::parse::no_memory;
 use super::request_record::RequestRecord;
 use super::sse::{self, SseOptions, StreamGuards};
 use super::state::{AppState, LoadGuard, unix_time};
@@ -106,11 +106,10 @@ pub(super) async fn batch_chat_completions(
         true => BatchChatCompletionRequest::from_json_strict,
         false => BatchChatCompletionRequest::from_json,
     };
-    let (mut request, mut share) = call.json(request, read).await?;
+    let (mut request, share) = call.json(request, read).await?;
     if let Some(refusal) = call.count_answers(request.conversations.len()) {
         return Ok(refusal);
     }
-    take_memory(&mut share, request.num_repeated_bytes())?;
     call.apply_flags(&mut request.shared.common);
     app.serving.warn_of_unread_in_batch(&mut request);
     let warnings = call.warn(&request.shared.common.warnings);

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use protocol::ThinkingTokens;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use tokenizer::{ChatTemplate, ChatTemplateRequest, Tokenizer};
+use serde_json::{Value, json};
+use tokenizer::{ChatTemplate, ChatTemplateRequest, TemplateVariables, Tokenizer};
 
 use crate::thinking_split::{SplitMarkers, ThinkingSplit};
 
@@ -284,7 +284,8 @@ fn separator(tokenizer: &Tokenizer, end: &str, end_token_ids: &[u32]) -> Option<
     let template = tokenizer.chat_templates().select(false).ok()?;
     let question = json!({"role": "user", "content": "a"});
     let answer = json!({"role": "assistant", "content": TEXT, "reasoning_content": "b"});
-    let switched_off = Map::from_iter([("enable_thinking".to_owned(), json!(false))]);
+    let mut switched_off = TemplateVariables::default();
+    switched_off.insert("enable_thinking", json!(false));
     let opening = template.render(&ChatTemplateRequest {
         messages: std::slice::from_ref(&question),
         chat_template_kwargs: Some(&switched_off),

@@ -4,7 +4,7 @@ mod generate;
 
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
-use tokenizer::{ChatTemplate, ChatTemplateRequest};
+use tokenizer::{ChatTemplate, ChatTemplateRequest, TemplateValue, TemplateVariables};
 
 use crate::memory::Meter;
 
@@ -35,10 +35,12 @@ pub(crate) fn run(data: &[u8]) -> String {
 fn render(template: &ChatTemplate) -> String {
     let plain = [json!({"role": "user", "content": "Hello\nthere"})];
     let long = conversation();
-    let tools = [json!({"type": "function", "function": {
+    let tools = TemplateValue::from(json!([{"type": "function", "function": {
         "name": "f", "description": "d", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
-    }})];
+    }}]));
+    let documents = TemplateValue::from(Value::from(plain.to_vec()));
     let kwargs = json!({"enable_thinking": true, "numbers": (0..50).collect::<Vec<_>>(), "text": "ab ".repeat(50)});
+    let kwargs = kwargs.as_object().cloned().map(TemplateVariables::from);
     let requests = [
         ChatTemplateRequest {
             messages: &plain,
@@ -48,8 +50,8 @@ fn render(template: &ChatTemplate) -> String {
         ChatTemplateRequest {
             messages: &long,
             tools: Some(&tools),
-            documents: Some(&plain),
-            chat_template_kwargs: kwargs.as_object(),
+            documents: Some(&documents),
+            chat_template_kwargs: kwargs.as_ref(),
             now: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
             ..ChatTemplateRequest::default()
         },

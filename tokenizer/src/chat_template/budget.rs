@@ -23,18 +23,20 @@ use super::namespace::Namespace;
 
 /// Most bytes of one text, and of one list's items.
 pub(super) const MAX_VALUE_BYTES: u64 = 64 << 20;
-/// Bytes of values and of text that a rendering may hold beside what follows from the request's size.
+/// Bytes of values that a rendering may hold, and bytes of text that it may write, beside what follows from the
+/// request's size. Of the 64 MiB and 16 bytes per byte of JSON that a request may take, these are half of the 64 and
+/// ten of the 16; the rest is for the variables, which are many times as large as their JSON in the worst case.
 const BASE_BYTES: u64 = 16 << 20;
-/// Bytes of values at a time, per byte of the request: a template prints what it was given, perhaps
+/// Bytes of values at a time, per byte of the request's JSON: a template prints what it was given, perhaps
 /// in JSON and indented, from some pieces that it keeps.
 const LIVE_PER_INPUT_BYTE: u64 = 4;
-/// Bytes written, into blocks and macros too, per byte of the request.
-const WRITTEN_PER_INPUT_BYTE: u64 = 8;
+/// Bytes written, into blocks and macros too, per byte of the request's JSON.
+const WRITTEN_PER_INPUT_BYTE: u64 = 6;
 /// Most bytes written, however large the request.
 const MAX_WRITTEN_BYTES: u64 = 128 << 20;
 /// Bytes that a rendering may look at beside what follows from the request's size: some 0.1 s.
 const BASE_WORK: u64 = 64 << 20;
-/// Bytes that it may look at per byte of the request: some ten filters over all of it, one by one.
+/// Bytes that it may look at per byte of its variables in memory: some ten filters over all of them, one by one.
 const WORK_PER_INPUT_BYTE: u64 = 128;
 /// Work of the smallest operation.
 pub(super) const STEP: u64 = 16;
@@ -82,16 +84,18 @@ struct Budget {
     until_clock: u64,
 }
 
-/// Runs a rendering with a budget of its own. `input_bytes` is the size of its variables.
+/// Runs a rendering with a budget of its own. `input_bytes` is the size of its variables as JSON, `input_work` the work
+/// of looking at them once.
 pub(super) fn with_budget<T>(
     input_bytes: u64,
+    input_work: u64,
     cancel: Option<CancelFlag>,
     render: impl FnOnce() -> T,
 ) -> T {
     let scaled = |factor: u64| BASE_BYTES.saturating_add(input_bytes.saturating_mul(factor));
     let budget = Budget {
         work: 0,
-        max_work: BASE_WORK.saturating_add(input_bytes.saturating_mul(WORK_PER_INPUT_BYTE)),
+        max_work: BASE_WORK.saturating_add(input_work.saturating_mul(WORK_PER_INPUT_BYTE)),
         live: 0,
         max_live: scaled(LIVE_PER_INPUT_BYTE),
         written: 0,
@@ -356,7 +360,7 @@ mod tests {
     #[test]
     fn a_rendering_stops_at_the_next_operation_after_it_was_cancelled() {
         let cancel = CancelFlag::new();
-        with_budget(0, Some(cancel.clone()), || {
+        with_budget(0, 0, Some(cancel.clone()), || {
             charge(1).unwrap();
             cancel.cancel();
             for refused in [charge(1), wrote(1)] {
@@ -369,7 +373,7 @@ mod tests {
 
     #[test]
     fn namespaces_are_freed_though_they_hold_themselves() {
-        let namespace = with_budget(0, None, || {
+        let namespace = with_budget(0, 0, None, || {
             let value = super::super::namespace::namespace(None).unwrap();
             let namespace = value.downcast_object::<Namespace>().unwrap();
             namespace.set("me", value).unwrap();
@@ -381,7 +385,7 @@ mod tests {
     #[test]
     fn texts_count_as_long_as_something_refers_to_them() {
         let text = |bytes: usize| made_text(Value::from("x".repeat(bytes)));
-        with_budget(0, None, || {
+        with_budget(0, 0, None, || {
             let kept = text(9 << 20).unwrap();
             for _ in 0..100 {
                 drop(text(6 << 20).unwrap());

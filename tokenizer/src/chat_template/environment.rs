@@ -51,21 +51,24 @@ pub(super) fn compile(template: &str) -> Result<Program, ChatTemplateError> {
     on_large_stack(|| Program::compile(source, syntax))
 }
 
-/// Renders, within the budget of a conversation of `variables`.
+/// Renders, within the budget of a conversation of `variables`, which had so many bytes as JSON.
 ///
 /// # Errors
 /// All of [`ChatTemplateError`] that a rendering gives.
 pub(super) fn render(
     program: &Program,
     variables: Value,
+    num_bytes: usize,
     cancel: Option<&CancelFlag>,
 ) -> Result<String, ChatTemplateError> {
     let cancel = cancel.cloned();
     on_large_stack(move || {
-        let input_bytes = measure::size(&variables)
+        let source_bytes = program.borrow_owner().len() as u64;
+        let input_work = measure::size(&variables)
             .map_err(|error| ChatTemplateError::render(&error))?
-            .saturating_add(program.borrow_owner().len() as u64);
-        with_budget(input_bytes, cancel, || {
+            .saturating_add(source_bytes);
+        let input_bytes = source_bytes.saturating_add(num_bytes as u64);
+        with_budget(input_bytes, input_work, cancel, || {
             let mut text = String::new();
             let mut output = make_string_output(&mut text);
             let compiled = program.borrow_dependent();

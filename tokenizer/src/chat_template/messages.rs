@@ -1,9 +1,9 @@
 //! Messages as the API has them, into messages as templates expect them.
 
-use minijinja::Value;
 use serde_json::{Map, Value as Json};
 
 use super::error::ChatTemplateError;
+use super::values::TemplateValue;
 
 /// Which shapes of `content` a template writes as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ const PART_SEPARATOR: &str = "\n";
 pub(super) fn prepare(
     messages: &[Json],
     format: ContentFormat,
-) -> Result<Vec<Value>, ChatTemplateError> {
+) -> Result<Vec<TemplateValue>, ChatTemplateError> {
     messages
         .iter()
         .enumerate()
@@ -44,7 +44,7 @@ pub(super) fn prepare(
                     parse_arguments(call, || format!("{field}.tool_calls[{index}]"))?;
                 }
             }
-            Ok(to_template_value(&Json::Object(message)))
+            Ok(TemplateValue::from(Json::Object(message)))
         })
         .collect()
 }
@@ -131,25 +131,5 @@ fn shorten(text: &str) -> String {
     match text.char_indices().nth(MAX) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
-    }
-}
-
-/// JSON as a template value. Numbers stay integers or floats as they are written.
-pub(super) fn to_template_value(json: &Json) -> Value {
-    match json {
-        Json::Null => Value::from(()),
-        Json::Bool(value) => Value::from(*value),
-        Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(value), ..) => Value::from(value),
-            (None, Some(value), _) => Value::from(value),
-            (None, None, value) => Value::from(value.unwrap_or(f64::NAN)),
-        },
-        Json::String(text) => Value::from(text.as_str()),
-        Json::Array(items) => items.iter().map(to_template_value).collect(),
-        Json::Object(members) => Value::from_pairs(
-            members
-                .iter()
-                .map(|(name, value)| (name.as_str(), to_template_value(value))),
-        ),
     }
 }

@@ -1,10 +1,12 @@
 //! The filter `tojson` as Hugging Face's libraries define it: Python's `json.dumps` with
 //! `ensure_ascii=False`, and no HTML escaping.
 
+use std::mem;
+
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, ErrorKind, Value};
 
-use super::budget::{charge, reserve};
+use super::budget::{ITEM_BYTES, charge, reserve};
 
 /// Nesting of a value; deeper ones (or a cycle) are refused.
 const MAX_DEPTH: usize = 128;
@@ -94,25 +96,30 @@ impl Writer {
         charge(0)?;
         match value.kind() {
             ValueKind::Seq | ValueKind::Iterable => {
-                let items: Vec<Value> = value.try_iter()?.collect();
-                self.write_items('[', ']', depth, &items, |writer, item| {
-                    writer.write(item, depth + 1)
+                let items = value.try_iter()?;
+                self.write_items('[', ']', depth, items, |writer, item| {
+                    writer.write(&item, depth + 1)
                 })
             }
             ValueKind::Map => {
-                let mut members = Vec::new();
-                for key in value.try_iter()? {
-                    members.push((self.key(&key)?, value.get_item(&key)?));
-                }
-                if self.sort_keys {
-                    members.sort_by(|(a, _), (b, _)| a.cmp(b));
-                }
-                self.write_items('{', '}', depth, &members, |writer, (key, value)| {
-                    writer.write_string(key)?;
+                let keys = value.try_iter()?;
+                let write = |writer: &mut Self, key: Value| {
+                    writer.write_string(&key_text(&key)?)?;
                     writer.room_for(writer.key_separator.len())?;
                     writer.output.push_str(&writer.key_separator);
-                    writer.write(value, depth + 1)
-                })
+                    writer.write(&value.get_item(&key)?, depth + 1)
+                };
+                if !self.sort_keys {
+                    return self.write_items('{', '}', depth, keys, write);
+                }
+                let mut sorted = Vec::new();
+                for key in keys {
+                    reserve(sorted.len() as u64 * 2 * ITEM_BYTES)?;
+                    sorted.push((key_text(&key)?, key));
+                }
+                sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+                let keys = sorted.into_iter().map(|(_, key)| key);
+                self.write_items('{', '}', depth, keys, write)
             }
             ValueKind::String => self.write_string(value.as_str().unwrap_or_default()),
             _ => {
@@ -123,24 +130,25 @@ impl Writer {
         }
     }
 
-    fn write_items<T>(
+    fn write_items(
         &mut self,
         open: char,
         close: char,
         depth: usize,
-        items: &[T],
-        write: impl Fn(&mut Self, &T) -> Result<(), Error>,
+        items: impl Iterator<Item = Value>,
+        write: impl Fn(&mut Self, Value) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.output.push(open);
-        for (index, item) in items.iter().enumerate() {
-            if index > 0 {
+        let mut is_empty = true;
+        for item in items {
+            if !mem::replace(&mut is_empty, false) {
                 self.room_for(self.item_separator.len())?;
                 self.output.push_str(&self.item_separator);
             }
             self.new_line(depth + 1)?;
             write(self, item)?;
         }
-        if !items.is_empty() {
+        if !is_empty {
             self.new_line(depth)?;
         }
         self.output.push(close);
@@ -162,13 +170,6 @@ impl Writer {
             }
         }
         Ok(())
-    }
-
-    fn key(&self, key: &Value) -> Result<String, Error> {
-        match key.as_str() {
-            Some(text) => Ok(text.to_owned()),
-            None => scalar(key),
-        }
     }
 
     fn write_string(&mut self, text: &str) -> Result<(), Error> {
@@ -206,6 +207,14 @@ impl Writer {
         for unit in char.encode_utf16(&mut [0; 2]) {
             self.output.push_str(&format!("\\u{unit:04x}"));
         }
+    }
+}
+
+/// A key of an object as text.
+fn key_text(key: &Value) -> Result<String, Error> {
+    match key.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => scalar(key),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Templates that make more than a rendering may hold or write.
 
-use serde_json::json;
-use tokenizer::{ChatTemplate, ChatTemplateRequest};
+use serde_json::{Map, Value, json};
+use tokenizer::{ChatTemplate, ChatTemplateRequest, TemplateVariables};
 
 use super::allocated::most_held;
 use super::{
@@ -192,4 +192,43 @@ fn the_budget_grows_with_the_request() {
     });
     assert!(most <= MAX_MEMORY + MEMORY_PER_BYTE * bytes, "{most}");
     assert_eq!(prompt.unwrap().len(), bytes + 1);
+}
+
+/// Variables are many times as large as their JSON, and what a template makes of them comes on top.
+#[test]
+fn what_is_made_of_many_values_fits_beside_them() {
+    // As many as a request may have.
+    for (value, count) in [
+        (json!(0), 440_000),
+        (json!({}), 600_000),
+        (json!([]), 600_000),
+        (json!({"": 0}), 120_000),
+    ] {
+        for source in [
+            "{{ x|length }}",
+            "{{ x|tojson }}{{ x|tojson }}",
+            "{{ x|tojson(sort_keys=True) }}",
+            "{% set a = x|list %}{% set b = x|list %}{{ a|length }}",
+            "{% set a = (x|tojson).split(',') %}{{ a|length }}",
+            "{% set a = x|tojson %}{% set b = x|string %}{% set c = x|list %}{{ a }}{{ b }}",
+            "{% set ns = namespace(a='xxxxxxxx') %}{% for i in range(21) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}\
+             {{ ns.a }}{{ ns.a }}{{ ns.a }}",
+        ] {
+            let num_bytes = count * (value.to_string().len() + 1);
+            let (rendered, most) = most_held(|| {
+                let values = Value::Array(vec![value.clone(); count]);
+                let kwargs = Map::from_iter([("x".to_owned(), values)]);
+                let kwargs = TemplateVariables::from(kwargs);
+                let request = ChatTemplateRequest {
+                    chat_template_kwargs: Some(&kwargs),
+                    ..ChatTemplateRequest::default()
+                };
+                ChatTemplate::new(source, Vec::new())?.render(&request)
+            });
+            let outcome = rendered.map(|text| text.len());
+            let allowed = MAX_MEMORY + MEMORY_PER_BYTE * num_bytes;
+            let what = format!("{most} of {allowed} bytes, {outcome:?}: {value} in {source}");
+            assert!(most <= allowed, "{what}");
+        }
+    }
 }

@@ -1,4 +1,5 @@
 use serde_json::{Value, json};
+use tokenizer::TemplateValue;
 
 use super::*;
 use crate::openai::ToolChoice;
@@ -188,7 +189,8 @@ fn thinking_is_an_effort_and_a_budget() {
     let read = |fields: Value| {
         let request = read(fields);
         let effort = request.chat.chat_template_kwargs.get("reasoning_effort");
-        let effort = effort.and_then(Value::as_str).map(str::to_owned);
+        let effort = effort.and_then(TemplateValue::as_str);
+        let effort = effort.map(str::to_owned);
         (
             effort,
             request.thinking.token_budget,

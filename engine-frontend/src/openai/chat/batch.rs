@@ -5,14 +5,11 @@ use serde_json::{Value, json};
 use super::message::ArgumentBudget;
 use super::{ChatCompletionRequest, chat_messages};
 use crate::error::ValidationError;
-use crate::input_processor::num_bytes;
 use crate::openai::completion::MAX_PROMPTS;
 use crate::openai::fields::{Fields, list};
 use crate::openai::ignored_fields::Api;
 
 const MESSAGES: &str = "messages";
-/// Most bytes that a JSON value takes in memory per byte of its text: `[]` in a list.
-const VALUE_BYTES_PER_BYTE: usize = 64;
 
 /// A request for `/v1/chat/completions/batch`: the fields of a chat request, and a list of conversations in place of
 /// one.
@@ -62,21 +59,6 @@ impl BatchChatCompletionRequest {
             shared: ChatCompletionRequest::with_messages(fields, |_| Ok(Vec::new()))?,
             conversations,
         })
-    }
-
-    /// Bytes of memory that the prompts take beside the body's values: each has its own copy of the template's
-    /// variables.
-    pub fn num_repeated_bytes(&self) -> usize {
-        let chat = &self.shared;
-        let variables = chat.chat_template_kwargs.iter();
-        let variables: usize = variables.map(|(name, v)| name.len() + num_bytes(v)).sum();
-        let documents = chat.documents.iter().flatten().map(num_bytes);
-        let values = variables + documents.sum::<usize>();
-        let template = chat.chat_template.as_ref().map_or(0, String::len);
-        let of_one = values
-            .saturating_mul(VALUE_BYTES_PER_BYTE)
-            .saturating_add(template);
-        of_one.saturating_mul(self.conversations.len() - 1)
     }
 }
 
@@ -207,19 +189,5 @@ mod tests {
                 "{field}"
             );
         }
-    }
-
-    #[test]
-    fn what_each_prompt_repeats_is_counted() {
-        let batch = |count: usize| {
-            let conversation = json!([{"role": "user", "content": "a"}]);
-            let body = json!({
-                "messages": vec![conversation; count], "chat_template": "t".repeat(100),
-                "chat_template_kwargs": {"a": "b".repeat(50)},
-            });
-            BatchChatCompletionRequest::from_json(body).unwrap()
-        };
-        assert_eq!(batch(1).num_repeated_bytes(), 0);
-        assert!(batch(11).num_repeated_bytes() >= 1500);
     }
 }

@@ -176,7 +176,8 @@ fn limits_and_logprobs() {
 #[test]
 fn template_variables() {
     let request = accepted("reasoning_effort", json!("low"));
-    assert_eq!(request.chat_template_kwargs["reasoning_effort"], "low");
+    let effort = request.chat_template_kwargs.get("reasoning_effort");
+    assert_eq!(effort.and_then(TemplateValue::as_str), Some("low"));
     assert!(request.add_generation_prompt);
     let request = accepted("continue_final_message", json!(true));
     assert!(!request.add_generation_prompt);

@@ -188,14 +188,18 @@ impl OpenAIServing {
         {
             let message = "chat_template is not available: the server was started without \
                            --trust-request-chat-template";
-            return Err(ValidationError::field("chat_template", template, message));
-        }
-        for (name, value) in &self.chat.default_chat_template_kwargs {
-            let kwargs = &mut chat.chat_template_kwargs;
-            kwargs.entry(name.as_str()).or_insert_with(|| value.clone());
+            return Err(ValidationError::field(
+                "chat_template",
+                &**template,
+                message,
+            ));
         }
         let reads_effort = self.reads_effort(chat);
-        reasoning_effort::switch_thinking(&mut chat.chat_template_kwargs, reads_effort)
+        let kwargs = chat.chat_template_kwargs.make_mut();
+        for (name, value) in &self.chat.default_chat_template_kwargs {
+            kwargs.insert_missing(name, || value.clone());
+        }
+        reasoning_effort::switch_thinking(kwargs, reads_effort)
     }
 
     /// True if the template of a conversation reads `reasoning_effort`.
@@ -349,27 +353,68 @@ pub(in crate::openai) fn chat_logprobs(
 mod tests {
     use std::sync::Arc;
 
+    use serde_json::json;
+    use tokenizer::TemplateVariables;
+
     use super::*;
     use crate::openai::default_sampling_params::DefaultSamplingParams;
     use crate::test_support::fake_engine;
+
+    #[tokio::test]
+    async fn conversations_share_what_is_not_their_own() {
+        let (engine, _core) = fake_engine(64);
+        let names = vec!["m".to_owned()];
+        let serving = OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default());
+        let serving = serving.with_chat_settings(ChatSettings {
+            trust_request_chat_template: true,
+            ..ChatSettings::default()
+        });
+        let messages = json!([{"role": "user", "content": "a"}]);
+        let body = json!({
+            "messages": vec![messages; 3], "chat_template": "t", "documents": [{"text": "d"}],
+            "chat_template_kwargs": {"a": ["b"]},
+        });
+        let request = BatchChatCompletionRequest::from_json(body).unwrap();
+        let (_, generate, _) = (serving.chat_generate_request(request.shared, "r"))
+            .await
+            .unwrap();
+        let requests = generate_requests(generate, request.conversations);
+        let chats = requests.iter().map(|request| match &request.prompt {
+            Prompt::Chat(chat) => chat,
+            other => panic!("a conversation, not {other:?}"),
+        });
+        let chats: Vec<_> = chats.collect();
+        let [first, others @ ..] = &chats[..] else {
+            panic!("there are three");
+        };
+        assert_eq!(others.len(), 2);
+        for other in others {
+            let kwargs = &first.chat_template_kwargs;
+            assert!(kwargs.is_same(&other.chat_template_kwargs));
+            let template = first.chat_template.as_ref().unwrap();
+            assert!(template.is_same(other.chat_template.as_ref().unwrap()));
+            assert!(first.documents.is_some() && first.documents == other.documents);
+        }
+    }
 
     #[tokio::test]
     async fn the_servers_settings_come_into_prompts() {
         let (engine, _core) = fake_engine(64);
         let names = vec!["m".to_owned()];
         let serving = OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default());
-        let kwargs = serde_json::json!({"a": 1, "b": 2});
+        let kwargs = json!({"a": 1, "b": 2});
         let settings = ChatSettings {
             default_chat_template_kwargs: kwargs.as_object().unwrap().clone(),
             ..ChatSettings::default()
         };
         let serving = serving.with_chat_settings(settings.clone());
         let prompt = |template: Option<&str>| {
-            let kwargs = serde_json::json!({"b": 3});
+            let kwargs = json!({"b": 3});
             Prompt::Chat(crate::input_processor::ChatPrompt {
-                tools: Some(vec![Value::from("tool")]),
-                chat_template: template.map(str::to_owned),
-                chat_template_kwargs: kwargs.as_object().unwrap().clone(),
+                tools: Some(json!(["tool"]).into()),
+                chat_template: template.map(|template| template.to_owned().into()),
+                chat_template_kwargs: TemplateVariables::from(kwargs.as_object().unwrap().clone())
+                    .into(),
                 ..Default::default()
             })
         };
@@ -384,8 +429,8 @@ mod tests {
         let chat = completed(&serving, ToolChoice::Auto);
         assert!(chat.tools.is_some());
         assert_eq!(completed(&serving, ToolChoice::None).tools, None);
-        let kwargs = Value::Object(chat.chat_template_kwargs);
-        assert_eq!(kwargs, serde_json::json!({"b": 3, "a": 1}));
+        let kwargs = TemplateVariables::from(json!({"b": 3, "a": 1}).as_object().unwrap().clone());
+        assert_eq!(*chat.chat_template_kwargs, kwargs);
         let complete = |serving: &OpenAIServing, template| {
             serving.complete_prompt(&mut prompt(Some(template)), &ToolChoice::Auto)
         };

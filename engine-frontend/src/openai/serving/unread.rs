@@ -76,11 +76,11 @@ impl OpenAIServing {
             }
         }
         let no_effect = || " has no effect: the chat template doesn't read it".to_owned();
-        let documents = request.documents.as_deref().unwrap_or_default();
-        if !documents.is_empty() && !template.mentions("documents") {
+        let documents = request.documents.as_ref();
+        if documents.is_some_and(|list| !list.is_empty()) && !template.mentions("documents") {
             unread.push(("documents".to_owned(), no_effect()));
         }
-        for name in request.chat_template_kwargs.keys() {
+        for (name, _) in request.chat_template_kwargs.iter() {
             if name != REASONING_EFFORT && !template.mentions(name) {
                 unread.push((format!("chat_template_kwargs.{name}"), no_effect()));
             }
