@@ -9,8 +9,10 @@ one compute thread; at most 4 GiB of address space for each process. Linux alone
 
 import argparse
 import json
+import multiprocessing
 import os
 import pty
+import select
 import shutil
 import socket
 import stat
@@ -478,6 +480,40 @@ def finding_17():
             f"{'yes' if inherited else 'no'}; raw C1 or bidi in the log: {'yes' if raw else 'no'}")
 
 
+def pipeline(address, count, path, seconds):
+    """Sends requests without a key over `count` connections, as many as these take, and reads the answers."""
+    host, port = address.rsplit(":", 1)
+    requests = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 2000
+    streams, events = {}, select.epoll()
+    for _ in range(count):
+        stream = socket.create_connection((host, int(port)), source_address=("127.0.0.2", 0))
+        stream.setblocking(False)
+        streams[stream.fileno()] = stream
+        events.register(stream, select.EPOLLIN | select.EPOLLOUT)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for number, ready in events.poll(0.05):
+            try:
+                if ready & select.EPOLLOUT:
+                    streams[number].send(requests)
+                if ready & select.EPOLLIN:
+                    streams[number].recv(MIB)
+            except OSError:
+                events.unregister(number)
+        time.sleep(0.002)
+
+
+def finding_18():
+    for count, path in ((2, "/v1/none"), (8, "/health"), (400, "/v1/none")):
+        with Server(BINARIES) as server:
+            server.warm_up()
+            with Measured(server) as measured:
+                attack = multiprocessing.Process(target=pipeline, args=(server.address, count, path, 3.0))
+                attack.start()
+                attack.join()
+            row(f"18 {count} connections without a key that pipeline {path}", 0, measured, "")
+
+
 def idle():
     """The probe on an idle server: what noise there is."""
     with Server(BINARIES) as server:
@@ -508,7 +544,7 @@ def hostile_requests():
 FINDINGS = {
     "0": idle, "hostile": hostile_requests, "1": finding_1, "2": finding_2, "3": finding_3, "4": finding_4, "5": finding_5,
     "6": finding_6, "7": finding_7, "8": finding_8, "10": finding_10, "11": finding_11,
-    "12": finding_12, "13": finding_13, "14": finding_14, "15": finding_15, "17": finding_17,
+    "12": finding_12, "13": finding_13, "14": finding_14, "15": finding_15, "17": finding_17, "18": finding_18,
 }
 
 

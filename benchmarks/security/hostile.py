@@ -53,6 +53,9 @@ HOSTILE = [
     ("echo with logprobs 20", COMPLETIONS,
      completion(prompt=list(range(2000)), echo=True, logprobs=20)),
     ("n 256 with logprobs 20", COMPLETIONS, completion(n=256, logprobs=20, max_tokens=16)),
+    ("n 256", COMPLETIONS, completion(n=256, max_tokens=64, ignore_eos=True)),
+    ("400 predicates", "/v1/decisions", {"input": "word " * 100, "questions": [
+        {"type": "predicate", "name": f"q{i}", "instructions": f"Is it the number {i}?"} for i in range(400)]}),
     ("n 16,384", COMPLETIONS, completion(n=16_384)),
     ("n 4,000 with penalties", COMPLETIONS, completion(n=4000, frequency_penalty=1.0)),
     ("128 stop strings", COMPLETIONS, completion(stop=["x" * 120 + str(i) for i in range(128)])),
@@ -96,6 +99,12 @@ HOSTILE = [
     ("a template that loops", CHAT, chat(
         chat_template="{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}")),
     ("a template of 256 KiB", CHAT, chat(chat_template="{{ 1 }}" * 37_000)),
+    ("1,000 conversations with documents", CHAT + "/batch",
+     {"messages": [messages(1, "Hi")] * 1000, "max_tokens": 1,
+      "documents": [{"title": "a", "text": "word " * 800}]}),
+    ("1,500 tokens with logprobs 20", RESPONSES,
+     {"input": "Hi", "max_output_tokens": 1500, "ignore_eos": True, "top_logprobs": 20,
+      "include": ["message.output_text.logprobs"]}),
     ("10,000 input items", RESPONSES,
      lambda: {"input": messages(10_000, "Hi"), "max_output_tokens": 2}),
     ("instructions of 4 MiB", RESPONSES,

@@ -2,7 +2,8 @@
 compiled: `python3 starved.py target/release/formwork`. These are large enumerations, fifty hostile constraints at once, and
 two hundred schemas a second for ten seconds. No core may be replaced.
 
-Waits of all requests together: with four streams, how long a stream waits for its next chunk."""
+Waits of all requests together: with four streams, how long a stream waits for its next chunk; and how long `/health` took
+at most."""
 
 import http.client
 import json
@@ -26,12 +27,21 @@ def ask(path, body=None):
 
 
 class Neighbours:
-    """Requests that stream, every other one under a regular expression that nobody has asked for yet."""
+    """Requests that stream, every other one under a regular expression that nobody has asked for yet, and `/health`."""
 
     def __init__(self, model, count=4):
-        self.model, self.waits, self.ended = model, [], False
+        self.model, self.waits, self.health, self.ended = model, [], [], False
+        threading.Thread(target=self.probe, daemon=True).start()
         for index in range(count):
             threading.Thread(target=self.stream, args=(index,), daemon=True).start()
+
+    def probe(self):
+        """Asks for `/health` every 20 ms."""
+        while not self.ended:
+            start = time.monotonic()
+            ask("/health").read()
+            self.health.append(time.monotonic() - start)
+            time.sleep(0.02)
 
     def stream(self, index):
         while not self.ended:
@@ -51,8 +61,9 @@ class Neighbours:
         waits, self.waits = sorted(self.waits) or [0.0], []
         at = [waits[len(waits) // 2], waits[len(waits) * 99 // 100], waits[-1]]
         median, p99, longest = (f"{1000 * seconds:.1f}" for seconds in at)
-        print(f"{what:30} {len(waits):5} tokens, ms between two: median {median}, p99 {p99}, most {longest}",
-              flush=True)
+        health, self.health = max(self.health, default=0.0), []
+        print(f"{what:30} {len(waits):5} tokens, ms between two: median {median}, p99 {p99}, most {longest}; "
+              f"/health at most {1000 * health:.1f}", flush=True)
 
 
 def hostile_constraints():

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 tokio::task_local! {
     /// The client whose request a future is about. See [`GenerateRequest::owner`](crate::GenerateRequest::owner).
@@ -67,6 +68,14 @@ impl ClientTurns {
         };
         // A sender goes only with a place, since this future keeps them all.
         waits.await.ok()
+    }
+
+    /// Waits for the client's turn, which passes on at once, after the runtime has looked for what came in meanwhile. A
+    /// crowd of futures that pass before they do a little work does it one by one, and others wait for one of them.
+    pub(crate) async fn pass(&self) {
+        let turn = self.acquire().await;
+        yield_now().await;
+        drop(turn);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -141,6 +150,7 @@ impl Drop for ClientTurn {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Poll, Waker};
 
     use super::*;
@@ -211,5 +221,41 @@ mod tests {
         drop(taken(poll(4, waits)));
         assert_eq!(turns.lock().free, 1);
         assert!(turns.lock().clients.is_empty());
+    }
+
+    /// Counts how often a crowd of client 1 passes, for ever.
+    fn start_crowd(turns: &ClientTurns) -> Arc<AtomicUsize> {
+        let count = Arc::new(AtomicUsize::new(0));
+        for _ in 0..1000 {
+            let (turns, count) = (turns.clone(), count.clone());
+            tokio::spawn(CLIENT.scope(1, async move {
+                loop {
+                    turns.pass().await;
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            }));
+        }
+        count
+    }
+
+    #[tokio::test]
+    async fn others_wait_for_one_of_a_crowd_that_passes() {
+        let turns = ClientTurns::new(1, 1);
+        let passed = start_crowd(&turns);
+        while passed.load(Ordering::Relaxed) < 2000 {
+            yield_now().await;
+        }
+        // Who needs no turn, and waits for something five times.
+        let before = passed.load(Ordering::Relaxed);
+        for _ in 0..5 {
+            yield_now().await;
+        }
+        let passed_meanwhile = passed.load(Ordering::Relaxed) - before;
+        assert!(passed_meanwhile <= 10, "{passed_meanwhile}");
+        // Another client that does.
+        let before = passed.load(Ordering::Relaxed);
+        CLIENT.scope(2, turns.pass()).await;
+        let passed_meanwhile = passed.load(Ordering::Relaxed) - before;
+        assert!(passed_meanwhile <= 4, "{passed_meanwhile}");
     }
 }

@@ -13,11 +13,14 @@ use axum::response::{IntoResponse, Response};
 use http_body::Body as _;
 
 use super::api_keys::{ApiKey, Scope};
+use super::client::owner;
+use super::connections::Connection;
 use super::error::ApiError;
 use super::rate_limit::Refusal;
 use super::request_record::{RequestRecord, keep_until_sent};
 use super::state::AppState;
 use super::ui_files::is_page;
+use crate::client_turns::CLIENT;
 
 /// What a route needs, where the server has keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +59,37 @@ fn need_of_open_routes(path: &str, method: &Method) -> Need {
     }
 }
 
+/// Finds the key that a request brings, for [`authenticate`]. Where keys are asked for, requests without one begin one
+/// by one, and their clients take turns: however many they send, a client with a key waits for one of them at a time.
+/// Outermost, since every refusal is work.
+pub(super) async fn find_key(
+    State(app): State<Arc<AppState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if app.keys.are_required() {
+        match key(request.headers()).and_then(|key| app.keys.find(&key)) {
+            Some(key) => {
+                request.extensions_mut().insert(key);
+            }
+            None => {
+                let connection = request.extensions().get::<Arc<Connection>>();
+                let waits = connection.map(|connection| connection.wait_for_turn());
+                CLIENT
+                    .scope(owner(&request), app.strangers_turns.pass())
+                    .await;
+                drop(waits);
+            }
+        }
+    }
+    next.run(request).await
+}
+
 /// Refuses requests without a key, where keys are asked for, and those beyond a key's limits. None of
 /// their bodies is read.
 pub(super) async fn authenticate(
     State(app): State<Arc<AppState>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     if !app.keys.are_required() {
@@ -71,11 +100,10 @@ pub(super) async fn authenticate(
         true => need_of_open_routes(path, request.method()),
         false => need(path),
     };
-    let key = key(request.headers()).and_then(|key| app.keys.find(&key));
+    let key = request.extensions().get::<Arc<ApiKey>>().cloned();
     let record = RequestRecord::of(&request);
     if let Some(key) = &key {
         let _ = record.key.set(key.clone());
-        request.extensions_mut().insert(key.clone());
     }
     let key = match (need, key) {
         (Need::Nothing, _) => return next.run(request).await,

@@ -96,7 +96,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         self.stream.set_limit(MAX_READ as u64);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if read.is_pending() {
+            self.connection.wait_for_bytes();
+        }
+        ready!(read)?;
         let read = buffer.filled().len() - before;
         Poll::Ready(self.count(read))
     }

@@ -20,6 +20,7 @@ use protocol::transport::bind_unix_listener;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -331,10 +332,16 @@ async fn answer(
     client: Arc<Connection>,
     router: Router,
 ) -> Result<Response, Infallible> {
+    let is_pipelined = client.is_pipelined();
     let busy = client.begin_request();
     request.extensions_mut().insert(client);
     // A stream goes on after its head.
     request.extensions_mut().insert(busy.clone());
+    if is_pipelined {
+        // hyper answers up to 16 of them before others have a turn, and a worker looks for what came in after 61 turns:
+        // this way it does after each request.
+        yield_now().await;
+    }
     let response = TowerToHyperService::new(router).call(request).await;
     drop(busy);
     response

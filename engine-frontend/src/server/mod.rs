@@ -6,8 +6,8 @@
 //!
 //! A request passes: the listener (`listener.rs`: sockets, TLS, headers; `connections.rs`: who may be
 //! connected, and whom the server gives up; `client_stream.rs`, `early_refusal.rs`), the middleware
-//! (`middleware.rs`: id, CORS, counts; `browser.rs`: web pages; `authenticate.rs`: the key of `api_keys.rs`
-//! and its limits; `client.rs`: whose memory), a handler (`handlers.rs`), which reads the body (`body.rs`,
+//! (`middleware.rs`: id, CORS, counts; `browser.rs`: web pages; `authenticate.rs`: the key of `api_keys.rs`,
+//! turns of requests without one, and a key's limits; `client.rs`: whose memory), a handler (`handlers.rs`), which reads the body (`body.rs`,
 //! `parse.rs`), and where the answer is a stream `sse.rs`. `anthropic.rs` has the
 //! handlers of the Messages API, and gives errors on its routes that API's shape; `decisions.rs` has those of decisions, `pooling.rs` those of embeddings and scores. Whatever a client makes the server hold is a
 //! share of a budget (`memory.rs`). `management.rs` is for whoever runs the server.

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
-use super::authenticate::authenticate;
+use super::authenticate::{authenticate, find_key};
 use super::browser::check_browser;
 use super::client::recognize;
 use super::error::{method_not_allowed, not_found};
@@ -73,6 +73,7 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .layer(from_fn_with_state(app.clone(), middleware::limit_head))
         .layer(from_fn(anthropic::in_its_words))
         .layer(from_fn_with_state(app.clone(), middleware::observe))
+        .layer(from_fn_with_state(app.clone(), find_key))
         .with_state(app.clone());
     match app.args.root_path.as_str() {
         "" => router,

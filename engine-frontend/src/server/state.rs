@@ -10,6 +10,7 @@ use super::audit_log::AuditLog;
 use super::browser::own_names;
 use super::client::Means;
 use super::connections::{Connections, Limits};
+use crate::client_turns::ClientTurns;
 use crate::data_parallel::DataParallelClient;
 use crate::engine_core_client::CoreEvent;
 use crate::metrics::PrometheusStatLogger;
@@ -36,6 +37,8 @@ pub(super) struct AppState {
     pub(super) clients: Means,
     /// For clients without a key, where there are keys.
     pub(super) strangers: Means,
+    /// One request of such a client begins at a time.
+    pub(super) strangers_turns: ClientTurns,
     /// This machine's names.
     pub(super) own_names: Vec<String>,
     /// Whether the server ends: it finishes what it began, and takes no new work.
@@ -63,6 +66,7 @@ impl AppState {
             connections: Connections::new(Limits::new(&args, has_keys)),
             clients: Means::for_clients(args.max_request_memory()),
             strangers: Means::for_strangers(),
+            strangers_turns: ClientTurns::new(1, 1),
             own_names: own_names(),
             draining: AtomicBool::new(false),
             serving,

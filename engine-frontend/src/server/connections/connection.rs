@@ -35,6 +35,8 @@ struct State {
     head_bytes: u64,
     /// False until there was a request.
     has_asked: bool,
+    /// True if the client's bytes had to be waited for since its last request began.
+    has_waited: bool,
     /// Since when the client has not taken what is written.
     write_waits_since: Option<Instant>,
     /// Stands for the key that a request had.
@@ -81,6 +83,7 @@ impl Connection {
                 since: Instant::now(),
                 head_bytes: 0,
                 has_asked: false,
+                has_waited: true,
                 write_waits_since: None,
                 key: None,
                 num_busy: 0,
@@ -119,10 +122,21 @@ impl Connection {
         }
     }
 
+    /// True if the request that comes now was sent together with the one before (pipelined).
+    pub(in crate::server) fn is_pipelined(&self) -> bool {
+        !self.state().has_waited
+    }
+
+    /// The client's bytes have to be waited for.
+    pub(in crate::server) fn wait_for_bytes(&self) {
+        self.state().has_waited = true;
+    }
+
     /// A request has come and is worked on until the guard and its clones are dropped.
     pub(in crate::server) fn begin_request(self: &Arc<Self>) -> Busy {
         let mut state = self.state();
         state.has_asked = true;
+        state.has_waited = false;
         state.is_given_up = false;
         state.head_bytes = 0;
         state.phase = Phase::Work;
@@ -133,6 +147,13 @@ impl Connection {
     /// The request's body is waited for until the guard is dropped.
     pub(in crate::server) fn wait_for_body(&self) -> BodyWait<'_> {
         self.state().enter(Phase::Body);
+        BodyWait(self)
+    }
+
+    /// The request waits for its client's turn until the guard is dropped: meanwhile the connection may be given up,
+    /// as before the request came.
+    pub(in crate::server) fn wait_for_turn(&self) -> impl Drop {
+        self.state().enter(Phase::Head);
         BodyWait(self)
     }
 

@@ -74,6 +74,27 @@ async fn places_are_taken_from_the_silent_first() {
 }
 
 #[tokio::test]
+async fn a_request_that_waits_for_its_turn_keeps_nobody_out() {
+    let all = connections(1, 1, true);
+    let waiting = all.enter(address(1)).await.unwrap();
+    let busy = waiting.connection.begin_request();
+    let turn = waiting.connection.wait_for_turn();
+    let entering = tokio::spawn({
+        let all = all.clone();
+        async move { all.enter(address(2)).await.unwrap() }
+    });
+    waiting.connection.closed().await;
+    drop(turn);
+    drop((busy, waiting));
+    let place = entering.await.unwrap();
+    let _busy = place.connection.begin_request();
+    drop(place.connection.wait_for_turn());
+    // It has had its turn, and is worked on.
+    let entering = timeout(Duration::from_millis(1), all.enter(address(3)));
+    assert!(entering.await.is_err());
+}
+
+#[tokio::test]
 async fn clients_without_a_key_have_places_of_their_own() {
     let all = connections(16_384, 16_384, true);
     let mut places = Vec::new();

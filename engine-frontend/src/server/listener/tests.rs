@@ -1,9 +1,12 @@
 //! Clients that the server waits for, over sockets.
 
+use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::extract::{Extension, Request, State};
-use axum::routing::post;
+use axum::routing::{get, post};
 use clap::Parser;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -50,28 +53,32 @@ async fn echo(
     }
 }
 
+/// Serves `router` until the sender is dropped.
+async fn listen(router: Router, flags: &[&str]) -> (SocketAddr, watch::Sender<bool>) {
+    let flags = [&["serve", "--host", "127.0.0.1", "--port", "0"], flags].concat();
+    let args = Command::parse_from(flags).args;
+    let listener = Listener::bind(&args).await.unwrap();
+    let address = listener
+        .address
+        .trim_start_matches("http://")
+        .parse()
+        .unwrap();
+    let connections = Connections::new(Limits {
+        max: args.max_connections,
+        max_per_address: args.max_connections_per_address(),
+        has_keys: false,
+        max_head: args.h11_max_incomplete_event_size,
+    });
+    let (end, ending) = watch::channel(false);
+    tokio::spawn(async move { listener.run(router, &args, connections, ending).await });
+    (address, end)
+}
+
 impl Server {
     async fn start(budget: u64, flags: &[&str]) -> Self {
-        let flags = [&["serve", "--host", "127.0.0.1", "--port", "0"], flags].concat();
-        let args = Command::parse_from(flags).args;
-        let listener = Listener::bind(&args).await.unwrap();
-        let address = listener
-            .address
-            .trim_start_matches("http://")
-            .parse()
-            .unwrap();
         let means = Arc::new(Means::with_budget(budget));
-        let connections = Connections::new(Limits {
-            max: args.max_connections,
-            max_per_address: args.max_connections_per_address(),
-            has_keys: false,
-            max_head: args.h11_max_incomplete_event_size,
-        });
-        let router = Router::new()
-            .route("/", post(echo))
-            .with_state(means.clone());
-        let (end, ending) = watch::channel(false);
-        tokio::spawn(async move { listener.run(router, &args, connections, ending).await });
+        let router = Router::new().route("/", post(echo));
+        let (address, end) = listen(router.with_state(means.clone()), flags).await;
         Self {
             address,
             means,
@@ -222,4 +229,49 @@ async fn heads_that_never_end_are_bounded_in_total() {
     assert!(rest(&mut endless[0]).await.is_empty());
     let mut stream = server.post(2, b"7").await;
     assert_eq!(status(&mut stream).await, "200");
+}
+
+/// Answers that a client gets before another one sends its request.
+const NUM_BEFORE: usize = 100;
+
+/// Two clients, of which the first sends many requests in one go.
+#[derive(Default)]
+struct Clients {
+    num_answered: AtomicUsize,
+    other: OnceLock<std::net::TcpStream>,
+}
+
+/// Answers the first client. After [`NUM_BEFORE`] of its requests the other one sends its own.
+async fn answer_first(State(clients): State<Arc<Clients>>) {
+    if clients.num_answered.fetch_add(1, Ordering::Relaxed) + 1 == NUM_BEFORE {
+        let request = b"GET /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let mut other: &std::net::TcpStream = clients.other.get().unwrap();
+        other.write_all(request).unwrap();
+    }
+}
+
+/// Answers the other client with the number of answers that the first has had.
+async fn answer_other(State(clients): State<Arc<Clients>>) -> String {
+    clients.num_answered.load(Ordering::Relaxed).to_string()
+}
+
+#[tokio::test]
+async fn a_client_waits_for_one_of_the_requests_that_another_sends_in_one_go() {
+    let clients = Arc::<Clients>::default();
+    let router = Router::new()
+        .route("/", get(answer_first))
+        .route("/other", get(answer_other))
+        .with_state(clients.clone());
+    let (address, _end) = listen(router, &[]).await;
+    let other = TcpStream::connect(address).await.unwrap().into_std();
+    let other = other.unwrap();
+    clients.other.set(other.try_clone().unwrap()).unwrap();
+    let mut other = TcpStream::from_std(other).unwrap();
+    let mut first = TcpStream::connect(address).await.unwrap();
+    let requests = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(20 * NUM_BEFORE);
+    first.write_all(requests.as_bytes()).await.unwrap();
+    let answer = String::from_utf8(rest(&mut other).await).unwrap();
+    let num_answered = answer.rsplit("\r\n").next().unwrap();
+    let num_answered: usize = num_answered.parse().unwrap();
+    assert!(num_answered <= NUM_BEFORE + 10, "{num_answered}");
 }

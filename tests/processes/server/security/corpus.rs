@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::costly::costly;
 use super::random::Random;
 use super::values::{Shape, value};
 
@@ -233,10 +234,18 @@ const PATHS: &[&str] = &[
     "/tokenize",
 ];
 
+/// One request of so many is one of [`costly`].
+const COSTLY: u64 = 10;
+
 /// The request with this number.
 pub(super) fn case(number: u64, key: &str) -> Case {
     let mut random = Random::new(number);
     let random = &mut random;
+    if number % COSTLY == COSTLY - 1 {
+        let (label, path, body) = costly(number / COSTLY, random);
+        let (label, body) = (format!("{path} {label}"), body.to_string());
+        return request(label, "POST", path, "", key, body.as_bytes(), random);
+    }
     match random.below(27) {
         0..=6 => posted("/v1/completions", &[COMMON, OF_COMPLETIONS], key, random),
         7..=13 => posted("/v1/chat/completions", &[COMMON, OF_CHAT], key, random),

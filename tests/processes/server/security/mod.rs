@@ -3,6 +3,7 @@
 
 mod connections;
 mod corpus;
+mod costly;
 mod folders;
 mod logs;
 mod memory;

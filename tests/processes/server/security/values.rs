@@ -135,7 +135,7 @@ fn extreme_number(random: &mut Random) -> Value {
 }
 
 /// Text of `size` bytes in one of the forms that tokenizers and searches are slow at.
-fn text(random: &mut Random, size: usize) -> String {
+pub(super) fn text(random: &mut Random, size: usize) -> String {
     let piece = *random.one_of(&[
         "1",
         "a",
@@ -172,7 +172,7 @@ fn strings(random: &mut Random, size: usize) -> Value {
         .collect()
 }
 
-fn schema(random: &mut Random, size: usize) -> Value {
+pub(super) fn schema(random: &mut Random, size: usize) -> Value {
     match random.below(9) {
         0 => {
             let property = |i: usize| (format!("p{i}"), json!({"type": "string"}));
