@@ -121,7 +121,7 @@ pub struct EngineArgs {
     /// where that is less
     #[arg(long, value_name = "N", value_parser = human_readable_int(1_u32..=65_536))]
     pub max_num_seqs: Option<u32>,
-    /// Most tokens of one step, over all requests; 2048 where absent, which several cores on processors share out
+    /// Most tokens of one step, over all requests; where absent 2048, on processors 512, which several cores share out
     #[arg(long, value_name = "TOKENS", value_parser = human_readable_int(1_u32..=1_048_576))]
     pub max_num_batched_tokens: Option<u32>,
     /// Most tokens of one prompt per step while others run; 0 is off

@@ -10,6 +10,10 @@ use crate::error::ValidationError;
 
 const FLAG: &str = "--data-parallel-size";
 
+/// Most tokens of a step on processors, which compute as many for a larger step in as much longer a time: who waits for
+/// it waits for no more than that. On a GPU a larger step is cheaper than several.
+const BATCHED_TOKENS: u32 = 512;
+
 /// Fewest tokens of a step that several cores share out by themselves: with fewer, more of a step is what it takes by
 /// itself.
 const LEAST_BATCHED_TOKENS: u32 = 256;
@@ -48,7 +52,7 @@ impl EngineArgs {
             // Without chunks a step has room for the longest prompt.
             DeviceArg::Cpu if !self.no_enable_chunked_prefill => {
                 let asked = self.max_num_seqs.unwrap_or(0).max(LEAST_BATCHED_TOKENS);
-                (default / self.data_parallel_size.max(1)).max(asked.min(default))
+                (BATCHED_TOKENS / self.data_parallel_size.max(1)).max(asked.min(default))
             }
             _ => default,
         };

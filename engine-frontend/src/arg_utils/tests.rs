@@ -327,10 +327,11 @@ fn cores_on_processors_share_out_the_tokens_of_a_step() {
         (config.max_num_batched_tokens, config.max_num_seqs)
     };
     const TWO: &str = "--data-parallel-size=2";
-    assert_eq!(tokens(&[]), (2048, 256));
-    assert_eq!(tokens(&[TWO]), (1024, 256));
+    assert_eq!(tokens(&[]), (512, 256));
+    assert_eq!(tokens(&[TWO]), (256, 256));
     assert_eq!(tokens(&["--data-parallel-size=32"]), (256, 256));
     // Each request needs one of them, and without chunks a prompt is in one step.
+    assert_eq!(tokens(&["--max-num-seqs=1500"]), (1500, 1500));
     assert_eq!(tokens(&[TWO, "--max-num-seqs=1500"]), (1500, 1500));
     assert_eq!(tokens(&[TWO, "--no-enable-chunked-prefill"]), (2048, 256));
     assert_eq!(tokens(&[TWO, "--device=cuda:0"]), (2048, 256));
