@@ -16,7 +16,7 @@ use crate::core::sched::grammar_steps::GrammarSteps;
 use crate::core::sched::output::{Admission, MAX_SHARED_TOKENS, SchedulerOutput};
 use crate::core::sched::request_queue::{QueueKey, RequestQueue};
 use crate::core::sched::step::{News, Step};
-use crate::core::sched::turns::Turns;
+use crate::core::sched::turns::{Shares, Turns};
 use crate::core::spec_decode::Proposer;
 use crate::request_id::RequestId;
 use crate::structured_output::ForcedTokens;
@@ -171,8 +171,8 @@ impl Scheduler {
 
     /// Plans one step and takes the blocks that it needs.
     ///
-    /// Running requests come first, in order of admission, then waiting ones while there is
-    /// budget, owners in turns; nothing is admitted in a step that had to preempt. Costs
+    /// Running requests come first, in order of admission, each leaving a share to those of other owners
+    /// ([`Shares`]), then waiting ones while there is budget, owners in turns; nothing is admitted in a step that had to preempt. Costs
     /// O(running + admitted + owners), however many requests wait.
     pub fn schedule(&mut self) -> SchedulerOutput {
         self.grammar_steps.refill();
@@ -194,6 +194,8 @@ impl Scheduler {
         let num_running = self.running.len();
         let proposer = self.proposer.as_ref();
         let max_draft_tokens = proposer.map_or(0, |of| of.max_draft_tokens(num_running));
+        let has_place = num_running < self.config.max_num_seqs as usize;
+        let mut shares = Shares::new(&self.running, &self.waiting, step.token_budget, has_place);
         let mut index = 0;
         while index < self.running.len() && step.token_budget > 0 {
             let request = &mut self.running[index].request;
@@ -204,7 +206,10 @@ impl Scheduler {
             }
             let num_tokens = (request.num_tokens_with_spec() - request.num_computed_tokens)
                 .min(step.max_tokens_per_request)
-                .min(step.token_budget);
+                .min(match &mut shares {
+                    Some(shares) => shares.next(&self.running[index], step.token_budget),
+                    None => step.token_budget,
+                });
             if num_tokens == 0 {
                 index += 1;
                 continue;

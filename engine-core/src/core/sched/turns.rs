@@ -58,6 +58,72 @@ fn count_running(running: &[RunningRequest]) -> BTreeMap<u64, usize> {
     counts
 }
 
+/// What running requests leave to each other of a step's tokens where several owners run or wait: a long prompt takes
+/// what is left beside a share for each request behind it, or what that needs of it, and beside one for owners that
+/// wait and have no request running. With a single owner the first take all, as in vLLM.
+pub(super) struct Shares {
+    /// Tokens of a share.
+    share: usize,
+    /// Requests that are still to be scheduled, and the tokens that are left to them and to new owners.
+    num_behind: usize,
+    tokens_behind: usize,
+}
+
+impl Shares {
+    /// Shares of a step in so many.
+    const NUM: usize = 4;
+
+    /// The shares of a step of so many tokens, which may admit others if there is a place; `None` with a single owner.
+    /// O(running + owners that wait).
+    pub(super) fn new(
+        running: &[RunningRequest],
+        waiting: &RequestQueue,
+        max_num_batched_tokens: usize,
+        has_place: bool,
+    ) -> Option<Self> {
+        let owners = running.iter().map(|running| running.request.owner());
+        let mut all = owners.chain(waiting.owners().map(|(owner, ..)| owner));
+        let first = all.next()?;
+        if all.all(|owner| owner == first) {
+            return None;
+        }
+        let mut shares = Self {
+            share: (max_num_batched_tokens / Self::NUM).max(1),
+            num_behind: 0,
+            tokens_behind: 0,
+        };
+        for running in running.iter().filter(|r| !r.request.is_parked()) {
+            shares.num_behind += 1;
+            shares.tokens_behind += shares.share.min(num_missing(running));
+        }
+        let counts = count_running(running);
+        let mut waiting = waiting.owners();
+        if has_place && waiting.any(|(owner, ..)| !counts.contains_key(&owner)) {
+            shares.tokens_behind += shares.share;
+        }
+        Some(shares)
+    }
+
+    /// Most tokens for the running request that comes next, of those that are left of the step.
+    pub(super) fn next(&mut self, running: &RunningRequest, token_budget: usize) -> usize {
+        let own = self.share.min(num_missing(running));
+        self.num_behind = self.num_behind.saturating_sub(1);
+        self.tokens_behind = self.tokens_behind.saturating_sub(own);
+        let beside_shares = token_budget.saturating_sub(self.tokens_behind);
+        // Where there are more shares than tokens, one for each request behind it.
+        let own = own.min(token_budget.saturating_sub(self.num_behind));
+        beside_shares.max(own)
+    }
+}
+
+/// Tokens of a running request that are still to be computed, those of a draft not counted.
+fn num_missing(running: &RunningRequest) -> usize {
+    let request = &running.request;
+    request
+        .num_tokens()
+        .saturating_sub(request.num_computed_tokens)
+}
+
 /// Index of the last admitted request of the owners that have the most running ones.
 pub(super) fn last_of_the_busiest_owner(running: &[RunningRequest]) -> usize {
     let counts = count_running(running);

@@ -124,3 +124,38 @@ fn a_full_queue_has_room_for_others() {
         .collect();
     assert_eq!(refused, ["a5", "b2"]);
 }
+
+#[test]
+fn a_long_prompt_leaves_a_share_to_other_owners() {
+    let mut scheduler = scheduler(config(16, 8), 100);
+    add(&mut scheduler, owned("a0", ALICE, 60, None));
+    // Alone it takes all of a step.
+    assert_eq!(step(&mut scheduler), "a0:16");
+    // Who comes anew has a quarter.
+    add(&mut scheduler, owned("b0", BOB, 6, None));
+    assert_eq!(step(&mut scheduler), "a0:12 b0:4");
+    assert_eq!(step(&mut scheduler), "a0:14 b0:2");
+    add(&mut scheduler, owned("a1", ALICE, 20, None));
+    // Tokens that are chosen one by one are never held up by a prompt.
+    assert_eq!(step(&mut scheduler), "a0:15 b0:1");
+    assert_eq!(step(&mut scheduler), "a0:3 b0:1 a1:12");
+    assert_eq!(step(&mut scheduler), "a0:1 b0:1 a1:8");
+}
+
+#[test]
+fn many_long_prompts_leave_each_other_shares() {
+    let mut scheduler = scheduler(config(16, 8), 100);
+    for (id, owner) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
+        add(&mut scheduler, owned(id, owner, 40, None));
+    }
+    let all = [
+        "a:16",
+        "a:12 b:4",
+        "a:8 b:4 c:4",
+        "a:4 b:4 c:4 d:4",
+        "a:1 b:7 c:4 d:4",
+    ];
+    let all: Vec<String> = all.map(str::to_owned).into();
+    let steps: Vec<String> = all.iter().map(|_| step(&mut scheduler)).collect();
+    assert_eq!(steps, all);
+}
