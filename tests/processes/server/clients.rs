@@ -195,7 +195,8 @@ fn the_litellm_package_works_unchanged() {
 }
 
 /// The built-in model with a context of 32K tokens, for clients that send many of their own. So far beyond
-/// what it was made for it answers nonsense: a test holds it to a schema.
+/// what it was made for it answers nonsense: a test holds it to a schema, and always takes the likeliest token, or now
+/// and then it calls tools until the context is full.
 fn with_a_longer_context() -> (TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let model = integration_tests::workspace().join("builtin-model/model");
@@ -211,7 +212,8 @@ fn with_a_longer_context() -> (TempDir, Server) {
     std::fs::write(&config, longer).unwrap();
     let named = "--served-model-name=formwork-builtin";
     let model = folder.path().to_str().unwrap();
-    let server = Server::start(&[model, "--api-key", "secret", named]);
+    let greedy = r#"--override-generation-config={"temperature": 0}"#;
+    let server = Server::start(&[model, "--api-key", "secret", named, greedy]);
     (folder, server)
 }
 
