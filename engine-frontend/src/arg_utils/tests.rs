@@ -21,10 +21,10 @@ fn the_command_is_well_formed() {
 #[test]
 fn no_flags_is_the_default_of_every_layer() {
     assert_eq!(parse(&[]).unwrap(), EngineArgs::default());
-    assert_eq!(
-        EngineArgs::default().engine_config(),
-        EngineConfig::default()
-    );
+    let mut config = EngineConfig::default();
+    // On a processor.
+    config.scheduler_config.max_num_batched_tokens = 512;
+    assert_eq!(EngineArgs::default().engine_config(), config);
 }
 
 #[test]
