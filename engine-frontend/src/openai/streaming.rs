@@ -72,7 +72,7 @@ impl Piece {
     /// Those of `to`.
     pub fn write(&self, to: &mut dyn io::Write) -> io::Result<()> {
         if let Some(event) = self.event {
-            write!(to, "event: {event}\n")?;
+            writeln!(to, "event: {event}")?;
         }
         to.write_all(b"data: ")?;
         // Our own types always have a JSON form, so that nothing but `to` can fail.

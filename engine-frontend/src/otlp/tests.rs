@@ -49,7 +49,7 @@ async fn complete(serving: &OpenAIServing, core: &mut FakeCore) {
         core.send(vec![output(&request.request_id, "b", end)]);
     };
     let (answer, ()) = tokio::join!(answer, generate);
-    assert_eq!(answer.unwrap().choices[0].text, "ab");
+    assert_eq!(answer.unwrap().choices[0].text.to_string(), "ab");
 }
 
 /// Takes one export in and accepts it.
