@@ -27,7 +27,7 @@ pub struct AnswerBudget {
     used: Arc<AtomicUsize>,
     max_bytes: usize,
     is_stream: bool,
-    /// Whether what was read of a stream is kept.
+    /// True if the bytes of an answer stay counted once its reader has taken them.
     is_kept: bool,
 }
 

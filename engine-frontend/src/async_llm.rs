@@ -257,10 +257,7 @@ impl AsyncLLM {
                 (requests, is_due)
             };
             let is_check_due;
-            (requests, is_check_due) = match num_bytes <= LARGE {
-                true => find_out(&CancelFlag::new()),
-                false => self.run_aside(num_bytes, find_out).await?,
-            };
+            (requests, is_check_due) = self.run_by_size(num_bytes, find_out).await?;
             if is_check_due && let Some(turn) = self.check_thread.try_turn() {
                 let checker = processor.clone();
                 let verify = move |cancel: &CancelFlag| {
@@ -281,6 +278,22 @@ impl AsyncLLM {
         };
         let processed: Result<_, ValidationError> = self.run_aside(num_bytes, process).await?;
         Ok(processed?)
+    }
+
+    /// Runs what is linear in a request's size, of about so many bytes: little of it at once, as it delays nobody, and
+    /// more [aside](Self::run_aside).
+    ///
+    /// # Errors
+    /// It panicked aside.
+    pub(crate) async fn run_by_size<T: Send + 'static>(
+        &self,
+        num_bytes: usize,
+        work: impl FnOnce(&CancelFlag) -> T + Send + 'static,
+    ) -> Result<T, GenerateError> {
+        match num_bytes <= LARGE {
+            true => Ok(work(&CancelFlag::new())),
+            false => self.run_aside(num_bytes, work).await,
+        }
     }
 
     /// Runs what is linear in a request's size, of about so many bytes, on a thread that serves no streams. Its

@@ -14,7 +14,6 @@ use crate::openai::{
     ServingError, TokenizeRequest,
 };
 use crate::outputs::RequestOutput;
-use crate::tokenizer_threads::LARGE;
 
 /// The Messages API on one model.
 #[derive(Debug, Clone, Copy)]
@@ -46,10 +45,7 @@ impl<'a> AnthropicServingMessages<'a> {
             }
             answer.into_response()
         };
-        if size <= LARGE {
-            return tell(&CancelFlag::new());
-        }
-        self.0.engine().run_aside(size, tell).await?
+        self.0.engine().run_by_size(size, tell).await?
     }
 
     /// Answers a request in events. Returns when the core has taken its constraint, or without one when the first

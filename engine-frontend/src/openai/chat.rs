@@ -27,7 +27,7 @@ use super::tools::{self, take_tools};
 use super::trace::TracedToken;
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
-use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt, num_bytes};
+use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 pub use batch::BatchChatCompletionRequest;
 pub(super) use message::is_nothing;
 use message::{ArgumentBudget, chat_message};
@@ -206,10 +206,7 @@ impl ChatCompletionRequest {
 
     /// About how many bytes of tools and constraint there are to read.
     pub(super) fn num_bytes(&self) -> usize {
-        let constraint = self.common.constraint.as_ref();
-        let sources = constraint.map_or(&[][..], |c| c.params.constraint.specification().1);
-        let tools = self.tools.as_deref().unwrap_or_default();
-        tools.iter().map(num_bytes).sum::<usize>() + sources.iter().map(String::len).sum::<usize>()
+        tools::bytes_to_read(self.tools.as_deref(), self.common.constraint.as_ref())
     }
 
     /// The engine's request, and where calls begin in its answer; takes [the

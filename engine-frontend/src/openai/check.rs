@@ -12,7 +12,7 @@ use super::tool_choice::{ToolChoice, take_tool_choice};
 use super::tools::{self, take_tools};
 use super::warnings::Warnings;
 use crate::error::{ErrorLocation, ValidationError};
-use crate::input_processor::{CallersFields, ConstraintPart, num_bytes};
+use crate::input_processor::{CallersFields, ConstraintPart};
 use crate::structured_outputs::{ReportError, TextFit, refused};
 
 /// Longest text that is held against a constraint, in bytes.
@@ -56,14 +56,6 @@ impl CheckRequest {
         };
         request.verify()?;
         Ok(request)
-    }
-
-    /// About how many bytes of tools and constraint there are to read.
-    fn num_bytes(&self) -> usize {
-        let constraint = self.constraint.as_ref();
-        let sources = constraint.map_or(&[][..], |c| c.params.constraint.specification().1);
-        let tools = self.tools.as_deref().unwrap_or_default();
-        tools.iter().map(num_bytes).sum::<usize>() + sources.iter().map(String::len).sum::<usize>()
     }
 
     fn verify(&self) -> Result<(), ValidationError> {
@@ -131,7 +123,8 @@ impl OpenAIServing {
     /// The request names another model, or tools that can't be called as it wants.
     pub async fn check(&self, request: CheckRequest) -> Result<CheckResponse, ServingError> {
         self.check_model(request.model.as_deref())?;
-        let (size, format) = (request.num_bytes(), self.tool_call_format());
+        let size = tools::bytes_to_read(request.tools.as_deref(), request.constraint.as_ref());
+        let format = self.tool_call_format();
         let mut request = request;
         let put_together = move |_: &CancelFlag| {
             let tools = tools::constraint(
@@ -145,7 +138,7 @@ impl OpenAIServing {
             request.tools = None;
             (request, tools)
         };
-        let (request, tools) = self.engine().run_aside(size, put_together).await?;
+        let (request, tools) = self.engine().run_by_size(size, put_together).await?;
         let tools = tools?;
         let has_tools = tools.is_some();
         let constraint = tools.map(|tools| tools.constraint).or(request.constraint);

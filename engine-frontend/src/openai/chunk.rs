@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::echo::EchoedText;
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs};
 use super::tool_call::DeltaToolCall;
 use super::trace::TracedToken;
@@ -37,7 +38,7 @@ pub struct CompletionResponseStreamChoice {
     /// Which answer.
     pub index: u32,
     /// Its next text.
-    pub text: String,
+    pub text: EchoedText,
     /// Logprobs of these tokens, where asked for.
     pub logprobs: Option<CompletionLogProbs>,
     /// Why the answer is complete; in its last piece.

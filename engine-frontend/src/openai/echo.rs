@@ -10,7 +10,7 @@ use super::completion::{CompletionPrompt, CompletionRequest};
 use super::logprobs::{CompletionLogProbs, EchoedLogprobs};
 use crate::outputs::{CompletionOutput, RequestOutput};
 
-/// The text of an answer, which begins with its prompt where `echo` asks for it. All answers to a prompt hold the same
+/// The text of an answer or of a piece of it, which begins with its prompt where `echo` asks for it. All answers to a prompt hold the same
 /// one: as JSON both are one string, put together as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EchoedText {
@@ -31,61 +31,30 @@ impl Serialize for EchoedText {
     }
 }
 
-/// The text of an answer and the logprobs of its tokens, as [`text_and_logprobs`] gives them. `prompt` is the echoed
-/// prompt's text.
-pub(super) fn whole_text_and_logprobs(
+/// The text of an answer or of a piece of it, which begins with its prompt's where that is given, and the logprobs of
+/// its tokens where the request asks for any. Both are taken out of it.
+pub(super) fn text_and_logprobs(
     request: &CompletionRequest,
     tokenizer: &Tokenizer,
     output: &RequestOutput,
     completion: &mut CompletionOutput,
     prompt: Option<Arc<str>>,
 ) -> (EchoedText, Option<CompletionLogProbs>) {
-    let logprobs = logprobs(request, tokenizer, output, completion, prompt.is_some());
-    let answer = match request.echo_only() {
-        true => String::new(),
-        false => std::mem::take(&mut completion.text),
-    };
-    (EchoedText { prompt, answer }, logprobs)
-}
-
-/// The text of an answer or of a piece of it, which with `echoes` begins with its prompt, and the
-/// logprobs of its tokens where the request asks for any: they are taken out of it.
-pub(super) fn text_and_logprobs(
-    request: &CompletionRequest,
-    tokenizer: &Tokenizer,
-    output: &RequestOutput,
-    completion: &mut CompletionOutput,
-    echoes: bool,
-) -> (String, Option<CompletionLogProbs>) {
-    let mut text = match echoes {
-        true => prompt_text(tokenizer, output).to_string(),
-        false => String::new(),
-    };
-    if !request.echo_only() {
-        text.push_str(&completion.text);
-    }
-    let logprobs = logprobs(request, tokenizer, output, completion, echoes);
-    (text, logprobs)
-}
-
-fn logprobs(
-    request: &CompletionRequest,
-    tokenizer: &Tokenizer,
-    output: &RequestOutput,
-    completion: &mut CompletionOutput,
-    echoes: bool,
-) -> Option<CompletionLogProbs> {
+    let echoes = prompt.is_some();
+    let mut answer = std::mem::take(&mut completion.text);
     let positions = completion.logprobs.take();
     let has_logprobs = echoes || positions.is_some();
     let mut positions = positions.unwrap_or_default();
     if request.echo_only() {
+        answer.clear();
         positions.clear();
     }
     let wanted = request.logprobs.filter(|_| has_logprobs);
-    wanted.map(|_| {
+    let logprobs = wanted.map(|_| {
         let prompt = echoes.then(|| prompt_logprobs(tokenizer, output)).flatten();
         CompletionLogProbs::new(prompt, positions, request.common.return_tokens_as_token_ids)
-    })
+    });
+    (EchoedText { prompt, answer }, logprobs)
 }
 
 /// The text of a prompt, as `echo` shows it.

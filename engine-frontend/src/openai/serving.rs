@@ -19,7 +19,7 @@ use super::completion::{
     CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
 };
 use super::default_sampling_params::DefaultSamplingParams;
-use super::echo::{self, prompt_text, whole_text_and_logprobs};
+use super::echo::{self, prompt_text, text_and_logprobs};
 use super::error::ServingError;
 use super::logprobs::PromptLogprobs;
 use super::tool_format::ToolCallFormat;
@@ -191,16 +191,14 @@ impl OpenAIServing {
         request: &CompletionRequest,
         streams: &[RequestStream],
     ) -> Result<usize, ServingError> {
-        let echoed = match (request.echo, request.prompt.num_bytes()) {
-            (false, _) => 0,
-            (true, size) if size <= LARGE => {
-                echo::json_bytes(&request.prompt, self.engine.tokenizer())
-            }
-            (true, size) => {
+        let echoed = match request.echo {
+            false => 0,
+            true => {
                 let tokenizer = self.engine.tokenizer().clone();
                 let prompt = request.prompt.clone();
                 let count = move |_: &CancelFlag| echo::json_bytes(&prompt, &tokenizer);
-                self.engine.run_aside(size, count).await?
+                let size = request.prompt.num_bytes();
+                self.engine.run_by_size(size, count).await?
             }
         };
         let num_tokens = streams.iter().map(RequestStream::num_prompt_tokens).sum();
@@ -378,8 +376,7 @@ fn completion_choice(
     index: u32,
     prompt: Option<Arc<str>>,
 ) -> CompletionResponseChoice {
-    let (text, logprobs) =
-        whole_text_and_logprobs(request, tokenizer, output, &mut completion, prompt);
+    let (text, logprobs) = text_and_logprobs(request, tokenizer, output, &mut completion, prompt);
     let keep_answer = !request.echo_only();
     let return_token_ids = request.common.return_token_ids;
     CompletionResponseChoice {

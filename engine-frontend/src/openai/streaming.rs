@@ -62,7 +62,7 @@ impl Piece {
     ) -> Self {
         Self {
             event: Some(event),
-            data: Box::new(data),
+            ..Self::new(data)
         }
     }
 

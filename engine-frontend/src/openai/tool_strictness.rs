@@ -21,7 +21,6 @@ use super::tools::{self, name_of};
 use super::warnings::Warnings;
 use crate::error::{ValidationError, cut_short};
 use crate::input_processor::{GenerateRequest, InputProcessor, Prompt};
-use crate::tokenizer_threads::LARGE;
 
 /// Most tools of a request that are left out for what only the core finds: each costs it another compilation.
 const MAX_REFUSALS_OF_CORE: usize = 8;
@@ -153,10 +152,7 @@ impl OpenAIServing {
             let constraint = tools::constraint(&choice, known, parallel, format.clone(), None);
             (tools, constraint)
         };
-        let (tools, constraint) = match size <= LARGE {
-            true => put_together(&CancelFlag::new()),
-            false => self.engine().run_aside(size, put_together).await?,
-        };
+        let (tools, constraint) = self.engine().run_by_size(size, put_together).await?;
         request.tools = tools;
         let constraint = match constraint? {
             Some(tools) if !tools.constraint.parts.is_empty() => tools.constraint,

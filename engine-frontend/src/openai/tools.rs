@@ -18,8 +18,18 @@ use super::tool_choice::{TOOL_CHOICE, ToolChoice};
 use super::tool_format::python_grammar;
 use super::tool_format::{ArgumentStyle, CallableFunction, Calls, Openings, ToolCallFormat};
 use crate::error::{ValidationError, cut_short};
-use crate::input_processor::ConstraintPart;
+use crate::input_processor::{ConstraintPart, num_bytes};
 use crate::structured_outputs::tag_format;
+
+/// About how many bytes of tools and constraint there are to read.
+pub(super) fn bytes_to_read(
+    tools: Option<&[Value]>,
+    constraint: Option<&RequestConstraint>,
+) -> usize {
+    let sources = constraint.map_or(&[][..], |c| c.params.constraint.specification().1);
+    let tools = tools.unwrap_or_default();
+    tools.iter().map(num_bytes).sum::<usize>() + sources.iter().map(String::len).sum::<usize>()
+}
 
 /// Takes `tools`.
 pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, ValidationError> {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::client::Client;
-use super::connections::BodyWait;
+use super::connections::Wait;
 use super::error::ApiError;
 use super::memory::Share;
 use super::parse::{no_memory, take_memory};
@@ -100,7 +100,7 @@ async fn read(
     headers: &HeaderMap,
     mut body: Body,
     limits: BodyLimits,
-    wait: &BodyWait<'_>,
+    wait: &Wait<'_>,
     share: &mut Share,
 ) -> Result<Vec<u8>, ApiError> {
     let max = limits.max;

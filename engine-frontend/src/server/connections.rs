@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use super::args::ServerArgs;
 use super::memory::{Budget, Pool};
 use connection::Owner;
-pub(super) use connection::{BodyWait, Busy, Connection};
+pub(super) use connection::{Busy, Connection, Wait};
 
 /// Most connections of clients that have shown no key, where there are keys. Each takes about 24 KiB:
 /// buffers of 8 KiB for both directions, and the connection's state.

@@ -28,12 +28,12 @@ pub(super) async fn held_json(
 ) -> Result<Response, ApiError> {
     let write = move |to: &mut Answer| Ok(serde_json::to_writer(to, &value)?);
     let mut quick = Answer::new(Some(share), QUICK_BYTES);
-    let bytes = match write(&mut quick) {
-        Ok(()) => quick.held(),
-        Err(_) if quick.lacks.is_some() => quick.held(),
-        Err(_) => made_aside(write, quick.share).await,
+    let is_too_long = write(&mut quick).is_err() && quick.lacks.is_none();
+    let bytes = match quick.share.take_if(|_| is_too_long) {
+        Some(share) => made_aside(write, share).await?,
+        None => quick.held()?,
     };
-    Ok(json_body(StatusCode::OK, bytes?))
+    Ok(json_body(StatusCode::OK, bytes))
 }
 
 /// An event of a stream. A long one is counted in `share`'s budget until it is written: what a client that lags gets,
@@ -47,22 +47,19 @@ pub(super) async fn held_event(piece: Piece, share: &Share) -> Result<Bytes, Api
         return quick.held();
     }
     let write = move |to: &mut Answer| piece.write(to);
-    made_aside(write, Some(share.sibling())).await
+    made_aside(write, share.sibling()).await
 }
 
 /// What is too long for the thread that serves others.
 async fn made_aside(
     write: impl Fn(&mut Answer) -> io::Result<()> + Send + 'static,
-    share: Option<Share>,
+    share: Share,
 ) -> Result<Bytes, ApiError> {
-    let turn = match &share {
-        Some(share) => Some(share.long_answers().acquire().await),
-        None => None,
-    };
+    let turn = share.long_answers().acquire().await;
     let made = spawn_blocking(move || {
         // Held by the thread, since its future may be dropped before.
         let _turn = turn;
-        let mut answer = Answer::new(share, usize::MAX);
+        let mut answer = Answer::new(Some(share), usize::MAX);
         // Our own types always have a JSON form, so that nothing but memory can be missing.
         let _ = write(&mut answer);
         answer

@@ -58,7 +58,7 @@ fn count_running(running: &[RunningRequest]) -> BTreeMap<u64, usize> {
     counts
 }
 
-/// What running requests leave to each other of a step's tokens where several owners run or wait: a long prompt takes
+/// Shares of a step that running requests leave to each other where several owners run or wait. A long prompt takes
 /// what is left beside a share for each request behind it, or what that needs of it, and beside one for owners that
 /// wait and have no request running. With a single owner the first take all, as in vLLM.
 pub(super) struct Shares {

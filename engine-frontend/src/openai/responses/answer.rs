@@ -18,7 +18,7 @@ use crate::openai::streaming::Piece;
 use crate::openai::tool_call::call_id;
 use crate::openai::tool_format::Openings;
 use crate::openai::tool_parser::{AnswerPart, ToolParser};
-use crate::outputs::CompletionOutput;
+use crate::outputs::{CompletionOutput, RequestOutput};
 
 /// The events that tell of more of an item's text, and of all of it.
 fn text_events(kind: &ItemKind) -> (&'static str, &'static str) {
@@ -45,7 +45,7 @@ pub(super) struct Answer {
     namespaces: Namespaces,
     output: Vec<Arc<ResponseOutputItem>>,
     open: Option<ResponseOutputItem>,
-    /// Those of tokens whose text has not come yet.
+    /// Logprobs of tokens whose text has not come yet.
     logprobs: ItemLogProbs,
     num_events: u64,
     usage: ResponseUsage,
@@ -110,7 +110,7 @@ impl Answer {
                 AnswerPart::Content(text) => self.text(ItemKind::Message, &text, events),
                 AnswerPart::Call { name, id } => {
                     self.close("completed", events);
-                    // Those of the tokens that open it.
+                    // The tokens that open a call are in no message, and so are their logprobs.
                     self.logprobs.clear();
                     self.open_call(&name, call_id("call", id), events);
                 }
@@ -135,10 +135,13 @@ impl Answer {
         }
     }
 
-    /// Tokens of the prompt, and of these from the prefix cache.
-    pub(super) fn set_input(&mut self, tokens: u64, cached: u64) {
-        self.usage.input = tokens;
-        self.usage.cached = cached;
+    /// Counts the tokens of the prompt, and those of them that came from the prefix cache where that is told.
+    pub(super) fn set_input(&mut self, output: &RequestOutput, tells_cached_tokens: bool) {
+        self.usage.input = output.prompt_token_ids.len() as u64;
+        self.usage.cached = match tells_cached_tokens {
+            true => u64::from(output.num_cached_tokens),
+            false => 0,
+        };
     }
 
     /// The response as it is now.
@@ -166,10 +169,10 @@ impl Answer {
     /// The event for an error in the middle of the answer: the error of other routes, its code as a text and
     /// its kind left out.
     pub(super) fn error(&mut self, error: &ErrorInfo) -> Piece {
-        let mut fields = Map::new();
-        if let Value::Object(of_error) = json!(error) {
-            fields = of_error;
-        }
+        let mut fields = match json!(error) {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
         fields.remove("type");
         fields.insert("code".to_owned(), error.code.to_string().into());
         self.event("error", EventData::Error(fields))

@@ -25,7 +25,7 @@ pub(super) enum EventData {
     Response(ResponsesResponse),
     /// An item that begins, or is complete.
     Item(Arc<ResponseOutputItem>, usize),
-    /// The same of its content.
+    /// The content of an item that begins, or is complete.
     Part(Arc<ResponseOutputItem>, usize),
     /// More text of an item.
     Delta(Delta),
@@ -66,14 +66,13 @@ impl Serialize for ResponseStreamEvent {
                 )?;
                 event.serialize_entry("part", &ContentPart(item))?;
             }
-            EventData::Delta(delta) => {
-                let Delta {
-                    item_id,
-                    output_index,
-                    content_index,
-                    text,
-                    logprobs,
-                } = delta;
+            EventData::Delta(Delta {
+                item_id,
+                output_index,
+                content_index,
+                text,
+                logprobs,
+            }) => {
                 place(&mut event, item_id, *output_index, *content_index)?;
                 event.serialize_entry("delta", text)?;
                 if let Some(logprobs) = logprobs {

@@ -26,7 +26,6 @@ use super::streaming::{EventStream, Piece, Pieces};
 use super::tool_format::Openings;
 use crate::input_processor::GenerateRequest;
 use crate::outputs::RequestOutput;
-use crate::tokenizer_threads::LARGE;
 use answer::Answer;
 use response::{ResponsesResponse, Told};
 
@@ -45,7 +44,7 @@ impl OpenAIServing {
         let mut answer = self.answer(&mut request, context, openings);
         let outputs = self.generate(vec![generate], context).await?;
         if let Some(output) = outputs.last() {
-            self.set_input(&mut answer, output);
+            answer.set_input(output, self.tells_cached_tokens());
         }
         let size = outputs.iter().map(RequestOutput::num_bytes).sum();
         let tell = move |_: &CancelFlag| {
@@ -60,10 +59,7 @@ impl OpenAIServing {
             }
             answer.response("failed")
         };
-        if size <= LARGE {
-            return Ok(tell(&CancelFlag::new()));
-        }
-        Ok(self.engine().run_aside(size, tell).await?)
+        Ok(self.engine().run_by_size(size, tell).await?)
     }
 
     /// Answers a request in events. Returns when the core has taken its constraint, or without one
@@ -149,7 +145,7 @@ impl OpenAIServing {
         )
     }
 
-    /// What a response says of its request, which gives away what it has of that.
+    /// What a response says of its request. The request's own part of it is moved, not copied.
     fn told(&self, request: &mut ResponsesRequest, context: &RequestContext) -> Told {
         let common = &request.chat.common;
         let DefaultSamplingParams {
@@ -174,14 +170,6 @@ impl OpenAIServing {
         }
         told
     }
-
-    fn set_input(&self, answer: &mut Answer, output: &RequestOutput) {
-        let cached = match self.tells_cached_tokens() {
-            true => u64::from(output.num_cached_tokens),
-            false => 0,
-        };
-        answer.set_input(output.prompt_token_ids.len() as u64, cached);
-    }
 }
 
 /// The response's id without prefix: as the request's body has it, or the request's.
@@ -204,12 +192,7 @@ struct ResponsePieces {
 
 impl Pieces for ResponsePieces {
     fn add(&mut self, _prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>) {
-        let cached = match self.tells_cached_tokens {
-            true => u64::from(output.num_cached_tokens),
-            false => 0,
-        };
-        let prompt = output.prompt_token_ids.len() as u64;
-        self.answer.set_input(prompt, cached);
+        self.answer.set_input(&output, self.tells_cached_tokens);
         for mut completion in output.outputs {
             let logprobs = chat_logprobs(&self.chat, &mut completion);
             self.answer.push(completion, logprobs, pieces);

@@ -22,7 +22,6 @@ use crate::openai::tool_choice::ToolChoice;
 use crate::openai::tool_format::Openings;
 use crate::openai::trace::take_trace;
 use crate::outputs::{CompletionOutput, RequestOutput};
-use crate::tokenizer_threads::LARGE;
 
 /// What a server decides for all conversations.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,10 +151,7 @@ impl OpenAIServing {
             }
             response
         };
-        if size <= LARGE {
-            return Ok(fill(&CancelFlag::new()));
-        }
-        Ok(self.engine.run_aside(size, fill).await?)
+        Ok(self.engine.run_by_size(size, fill).await?)
     }
 
     /// The role of the answer to a conversation. One that goes on has its message's.
@@ -247,10 +243,7 @@ impl OpenAIServing {
             (request, taken)
         };
         // Schemas of tools are parsed and put together.
-        let (request, taken) = match size <= LARGE {
-            true => take(&CancelFlag::new()),
-            false => self.engine.run_aside(size, take).await?,
-        };
+        let (request, taken) = self.engine.run_by_size(size, take).await?;
         let (mut generate, openings) = taken?;
         self.complete_prompt(&mut generate.prompt, &request.tool_choice)?;
         self.bound_thinking(&mut generate);

@@ -10,7 +10,6 @@ use crate::openai::token_in_token_out::{
     TokenGenerateChoice, TokenGenerateRequest, TokenGenerateResponse, serving_error_in_own_words,
 };
 use crate::outputs::RequestOutput;
-use crate::tokenizer_threads::LARGE;
 
 impl OpenAIServing {
     /// Answers a request of token ids as a whole, whatever its `stream` says.
@@ -49,10 +48,7 @@ impl OpenAIServing {
             }
             response
         };
-        if size <= LARGE {
-            return Ok(fill(&CancelFlag::new()));
-        }
-        Ok(self.engine.run_aside(size, fill).await?)
+        Ok(self.engine.run_by_size(size, fill).await?)
     }
 
     /// The request without its tokens, and the engine's, which has them and the answer's id.

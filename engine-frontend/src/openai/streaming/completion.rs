@@ -8,7 +8,7 @@ use tokenizer::Tokenizer;
 use super::{Head, Piece, Pieces};
 use crate::openai::chunk::{CompletionResponseStreamChoice, CompletionStreamResponse};
 use crate::openai::completion::CompletionRequest;
-use crate::openai::echo::text_and_logprobs;
+use crate::openai::echo::{prompt_text, text_and_logprobs};
 use crate::openai::serving::stop_reason;
 use crate::openai::trace::take_trace;
 use crate::openai::usage::UsageInfo;
@@ -47,12 +47,13 @@ impl CompletionPieces {
         let common = &self.request.common;
         let keep_answer = !self.request.echo_only();
         let echoes = self.request.echo && self.echoed.insert(index);
+        let prompt = echoes.then(|| prompt_text(&self.tokenizer, output));
         let (text, mut logprobs) = text_and_logprobs(
             &self.request,
             &self.tokenizer,
             output,
             &mut completion,
-            echoes,
+            prompt,
         );
         if let Some(logprobs) = &mut logprobs {
             let offset = self.logprobs.entry(index).or_default();

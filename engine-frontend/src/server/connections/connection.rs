@@ -145,16 +145,16 @@ impl Connection {
     }
 
     /// The request's body is waited for until the guard is dropped.
-    pub(in crate::server) fn wait_for_body(&self) -> BodyWait<'_> {
+    pub(in crate::server) fn wait_for_body(&self) -> Wait<'_> {
         self.state().enter(Phase::Body);
-        BodyWait(self)
+        Wait(self)
     }
 
     /// The request waits for its client's turn until the guard is dropped: meanwhile the connection may be given up,
     /// as before the request came.
-    pub(in crate::server) fn wait_for_turn(&self) -> impl Drop {
+    pub(in crate::server) fn wait_for_turn(&self) -> Wait<'_> {
         self.state().enter(Phase::Head);
-        BodyWait(self)
+        Wait(self)
     }
 
     /// Counts bytes that were read; returns those of a head so far, or 0 where it was no head.
@@ -287,11 +287,11 @@ impl Drop for Busy {
     }
 }
 
-/// A body is waited for: see [`Connection::wait_for_body`].
+/// A body or a turn is waited for: see [`Connection::wait_for_body`] and [`Connection::wait_for_turn`].
 #[derive(Debug)]
-pub(in crate::server) struct BodyWait<'a>(&'a Connection);
+pub(in crate::server) struct Wait<'a>(&'a Connection);
 
-impl BodyWait<'_> {
+impl Wait<'_> {
     /// Waits until the body is given up.
     pub(in crate::server) async fn refused(&self) {
         // An earlier body may have been complete before it heard.
@@ -306,7 +306,7 @@ impl BodyWait<'_> {
     }
 }
 
-impl Drop for BodyWait<'_> {
+impl Drop for Wait<'_> {
     fn drop(&mut self) {
         self.0.state().enter(Phase::Work);
     }
