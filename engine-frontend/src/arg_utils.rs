@@ -4,6 +4,7 @@ mod data_parallel;
 mod flag_names;
 mod human_readable;
 mod prefix_cache;
+mod scheduler;
 mod speculative;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::str::FromStr;
 use clap::{ArgAction, Args, ValueEnum};
 use protocol::{
     BackendKind, CacheConfig, Dtype, EngineConfig, KvCacheDtype, LogprobsMode, ModelConfig,
-    ModelSource, Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
+    ModelSource, Quantization, SpeculativeConfig,
 };
 
 pub use self::flag_names::with_flag_names;
@@ -302,13 +303,6 @@ impl EngineArgs {
         }
     }
 
-    /// Most requests that run at the same time. Each of them needs one of a step's tokens.
-    fn max_num_seqs(&self) -> u32 {
-        let default = SchedulerConfig::default().max_num_seqs;
-        self.max_num_seqs
-            .unwrap_or_else(|| default.min(self.max_num_batched_tokens()))
-    }
-
     /// What can be told of flags together, before anything is loaded.
     ///
     /// # Errors
@@ -419,20 +413,7 @@ impl EngineArgs {
                 enable_kv_cache_events: self.kv_events().is_some(),
             },
             parallel_config: self.parallel_config(),
-            scheduler_config: SchedulerConfig {
-                max_num_batched_tokens: self.max_num_batched_tokens(),
-                max_num_seqs: self.max_num_seqs(),
-                long_prefill_token_threshold: self.long_prefill_token_threshold,
-                enable_chunked_prefill: !self.no_enable_chunked_prefill,
-                policy: match self.scheduling_policy {
-                    PolicyArg::Fcfs => SchedulingPolicy::Fcfs,
-                    PolicyArg::Priority => SchedulingPolicy::Priority,
-                },
-                watermark: self.watermark,
-                max_num_queued_reqs: self.max_num_queued_reqs,
-                max_num_queued_tokens: self.max_num_queued_tokens,
-                ..SchedulerConfig::default()
-            },
+            scheduler_config: self.scheduler_config(),
             structured_outputs_config: self.structured_outputs().core_config(),
             speculative_config: self.speculative_config.clone(),
             shutdown_timeout_seconds: self.shutdown_timeout,

@@ -28,7 +28,7 @@ pub(crate) enum UniqueJsonError {
 }
 
 /// Bytes of memory that the values of any text may take.
-const FREE_VALUE_BYTES: usize = 32 << 20;
+const FREE_VALUE_BYTES: usize = 30 << 20;
 /// Bytes of memory that the values of a text may take besides, per byte of it.
 const VALUE_BYTES_PER_BYTE: usize = 6;
 /// Bytes of memory that the values of a text may take at most, however long it is: 1.8 million numbers.
@@ -42,8 +42,8 @@ const MEMBER: usize = 144;
 
 /// Bytes of memory that the values of a text of `len` bytes may take. Their texts, which are no longer
 /// than it, are not counted. With the text itself, its copy in the values and the parser's scratch space
-/// this is about half of the 64 MiB and 16 bytes per byte that a request may take; the other half is for
-/// what is made of it.
+/// this is less than half of the 64 MiB and 16 bytes per byte that a request may take; the rest is for
+/// what is made of it, of which a chat template's objects are the largest.
 fn max_value_bytes(len: usize) -> usize {
     let more = len.saturating_mul(VALUE_BYTES_PER_BYTE);
     FREE_VALUE_BYTES.saturating_add(more).min(MAX_VALUE_BYTES)

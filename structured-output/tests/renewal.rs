@@ -314,3 +314,29 @@ fn a_request_that_has_filled_its_share_adds_no_more_however_often_it_asks() {
     let added = compiler.cache_bytes() - before;
     assert!(added < cache_bytes / 64, "{added} bytes");
 }
+
+/// Others know the states that it asks at, and a mask at each would be remembered.
+#[test]
+fn a_request_far_beyond_its_share_adds_nothing_where_others_have_been() {
+    let cache_bytes = 4 << 20;
+    let compiler = compiler(cache_bytes);
+    let text = b"{\"a\":[1,true,\"b\"],\"c\":{\"d\":-1.5e3}}";
+    let mut other = hog(&compiler);
+    for byte in text {
+        assert!(other.accept_token(u32::from(*byte)).unwrap());
+    }
+    let before = compiler.cache_bytes();
+    for len in 0..text.len() {
+        let mut answer = hog(&compiler);
+        answer.set_request_memory(&RequestMemory::default(), cache_bytes);
+        let mut bytes = text[..len].iter().map(|byte| u32::from(*byte));
+        let refused = bytes
+            .find_map(|byte| answer.accept_token(byte).err())
+            .or_else(|| answer.next_token_mask().err());
+        assert!(
+            matches!(refused, Some(MatcherError::StatesExhausted { .. })),
+            "{refused:?} at {len}"
+        );
+    }
+    assert_eq!(compiler.cache_bytes(), before);
+}

@@ -3,20 +3,12 @@
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-use protocol::{BackendKind, EngineConfig, ParallelConfig, SchedulerConfig};
+use protocol::{BackendKind, EngineConfig, ParallelConfig};
 
 use super::{DeviceArg, EngineArgs};
 use crate::error::ValidationError;
 
 const FLAG: &str = "--data-parallel-size";
-
-/// Most tokens of a step on processors, which compute as many for a larger step in as much longer a time: who waits for
-/// it waits for no more than that. On a GPU a larger step is cheaper than several.
-const BATCHED_TOKENS: u32 = 512;
-
-/// Fewest tokens of a step that several cores share out by themselves: with fewer, more of a step is what it takes by
-/// itself.
-const LEAST_BATCHED_TOKENS: u32 = 256;
 
 impl EngineArgs {
     /// The configuration of core `rank` of several: that of the first, with its share of the processors or a GPU
@@ -42,21 +34,6 @@ impl EngineArgs {
     pub(super) fn threads_of_each(&self) -> Option<u32> {
         let size = self.data_parallel_size.max(1);
         self.threads.map(|threads| (threads / size).max(1))
-    }
-
-    /// Most tokens of a step of each core. Where these share out the processors, a full step of each takes as long as
-    /// one of a single core that has them all, and the activations of all cores together as much memory.
-    pub(super) fn max_num_batched_tokens(&self) -> u32 {
-        let default = SchedulerConfig::default().max_num_batched_tokens;
-        let of_each = match self.device {
-            // Without chunks a step has room for the longest prompt.
-            DeviceArg::Cpu if !self.no_enable_chunked_prefill => {
-                let asked = self.max_num_seqs.unwrap_or(0).max(LEAST_BATCHED_TOKENS);
-                (BATCHED_TOKENS / self.data_parallel_size.max(1)).max(asked.min(default))
-            }
-            _ => default,
-        };
-        self.max_num_batched_tokens.unwrap_or(of_each)
     }
 
     /// Refuses more cores than there are processors, threads or GPUs for.

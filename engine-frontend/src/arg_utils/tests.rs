@@ -321,23 +321,23 @@ fn cores_share_out_threads_and_gpus() {
 }
 
 #[test]
-fn cores_on_processors_share_out_the_tokens_of_a_step() {
+fn steps_on_processors_are_small_and_have_room_for_prompts() {
     let tokens = |flags: &[&str]| {
         let config = parse(flags).unwrap().engine_config().scheduler_config;
         (config.max_num_batched_tokens, config.max_num_seqs)
     };
-    const TWO: &str = "--data-parallel-size=2";
     assert_eq!(tokens(&[]), (512, 256));
-    assert_eq!(tokens(&[TWO]), (256, 256));
-    assert_eq!(tokens(&["--data-parallel-size=32"]), (256, 256));
-    // Each request needs one of them, and without chunks a prompt is in one step.
-    assert_eq!(tokens(&["--max-num-seqs=1500"]), (1500, 1500));
-    assert_eq!(tokens(&[TWO, "--max-num-seqs=1500"]), (1500, 1500));
-    assert_eq!(tokens(&[TWO, "--no-enable-chunked-prefill"]), (2048, 256));
-    assert_eq!(tokens(&[TWO, "--device=cuda:0"]), (2048, 256));
-    // What is asked for is each core's.
-    assert_eq!(tokens(&[TWO, "--max-num-batched-tokens=4096"]), (4096, 256));
-    assert_eq!(tokens(&[TWO, "--max-num-batched-tokens=100"]), (100, 100));
+    assert_eq!(tokens(&["--data-parallel-size=2"]), (512, 256));
+    assert_eq!(tokens(&["--max-num-seqs=8"]), (512, 8));
+    // Each request needs one of them, and prompts the rest.
+    assert_eq!(tokens(&["--max-num-seqs=1500"]), (1756, 1500));
+    assert_eq!(tokens(&["--max-num-seqs=2000"]), (2048, 2000));
+    // Without chunks a prompt is in one step.
+    assert_eq!(tokens(&["--no-enable-chunked-prefill"]), (2048, 256));
+    assert_eq!(tokens(&["--device=cuda:0"]), (2048, 256));
+    let asked = |number| format!("--max-num-batched-tokens={number}");
+    assert_eq!(tokens(&[&asked(4096)]), (4096, 256));
+    assert_eq!(tokens(&[&asked(100)]), (100, 100));
 }
 
 #[test]
