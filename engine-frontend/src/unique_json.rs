@@ -28,7 +28,7 @@ pub(crate) enum UniqueJsonError {
 }
 
 /// Bytes of memory that the values of any text may take.
-const FREE_VALUE_BYTES: usize = 30 << 20;
+const FREE_VALUE_BYTES: usize = 32 << 20;
 /// Bytes of memory that the values of a text may take besides, per byte of it.
 const VALUE_BYTES_PER_BYTE: usize = 6;
 /// Bytes of memory that the values of a text may take at most, however long it is: 1.8 million numbers.
@@ -49,6 +49,9 @@ fn max_value_bytes(len: usize) -> usize {
     FREE_VALUE_BYTES.saturating_add(more).min(MAX_VALUE_BYTES)
 }
 
+/// Bytes by which what is made of an object, such as a chat template's value, is larger than the object.
+const MADE_OF_OBJECT: usize = 96;
+
 /// Members that an object has room for from the first one on.
 const FIRST_ROOM: usize = 3;
 
@@ -60,7 +63,7 @@ fn allocated(len: usize) -> usize {
     }
 }
 
-/// Bytes of an object's members and its table: `indexmap` has room for 3, 7, 14, 28 members and so on,
+/// Bytes of an object and of what is made of it: `indexmap` has room for 3, 7, 14, 28 members and so on,
 /// or for as many as it is told.
 fn object_bytes(len: usize) -> usize {
     const ENTRY: usize = size_of::<String>() + VALUE + size_of::<u64>();
@@ -74,7 +77,7 @@ fn object_bytes(len: usize) -> usize {
             (buckets / 8 * 7, buckets)
         }
     };
-    allocated(capacity * ENTRY) + allocated(buckets * INDEX + GROUP)
+    allocated(capacity * ENTRY) + allocated(buckets * INDEX + GROUP) + MADE_OF_OBJECT
 }
 
 /// Reads a JSON text; returns the bytes of memory that its value takes, too. A byte order mark before it
