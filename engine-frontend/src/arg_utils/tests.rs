@@ -1,5 +1,8 @@
 use clap::{CommandFactory, Parser};
-use protocol::{JumpForward, ParallelConfig, PrefixCachingHashAlgo, StructuredOutputsConfig};
+use protocol::{
+    JumpForward, ParallelConfig, PrefixCachingHashAlgo, SchedulerConfig, SchedulingPolicy,
+    StructuredOutputsConfig,
+};
 
 use super::*;
 
