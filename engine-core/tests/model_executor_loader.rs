@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine_core::model_executor::{
-    CheckpointFiles, ComputePool, ForwardInput, LoadOptions, ModelLimits, load_model_files,
+    CheckpointFiles, ComputePool, ForwardInput, LoadOptions, ModelLimits, load_model,
+    load_model_files,
 };
 use model_runner::{LIMITS, Runner, Sequence, load};
-use protocol::{BackendKind, Dtype};
+use protocol::{BackendKind, Dtype, ModelSource};
 use random_checkpoint::RandomCheckpoint;
 use serde_json::{Value, json};
 
@@ -264,6 +265,42 @@ fn limits_that_cannot_be_served_are_named() {
 }
 
 #[test]
+fn weights_that_the_memory_cannot_hold_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny().write(folder.path()).unwrap();
+    let file = std::fs::read(folder.path().join("model.safetensors")).unwrap();
+    let header_len = u64::from_le_bytes(file[..8].try_into().unwrap());
+    let num_bytes = file.len() as u64 - 8 - header_len;
+    let error = |dtype, available_bytes| {
+        let options = LoadOptions {
+            dtype,
+            kv_cache_dtype: protocol::KvCacheDtype::Auto,
+            quantization: protocol::Quantization::None,
+            weight_cache: None,
+            shared_weights: None,
+            available_bytes: Some(available_bytes),
+            backend: BackendKind::Cpu,
+            heartbeat: Arc::default(),
+        };
+        let source = ModelSource::Path(folder.path().to_owned());
+        let pool = Arc::new(ComputePool::new(1).unwrap());
+        let loaded = load_model(&source, &options, pool, &mut |_| ());
+        loaded.err().map(|error| error.to_string())
+    };
+    assert_eq!(error(Dtype::Float32, num_bytes), None);
+    assert_eq!(error(Dtype::BFloat16, num_bytes / 2), None);
+    let refused = |format| {
+        Some(format!(
+            "the model's weights take at least 1 MiB ({format}), and 0 MiB of memory are free: make room, or take fewer \
+             bits (quantization q8_0, q4_0)"
+        ))
+    };
+    assert_eq!(error(Dtype::Float32, num_bytes - 1), refused("float32"));
+    let half = num_bytes / 2 - 1;
+    assert_eq!(error(Dtype::BFloat16, half), refused("bfloat16"));
+}
+
+#[test]
 fn embedded_files_load_with_progress_and_a_heartbeat() {
     let folder = tempfile::tempdir().unwrap();
     tiny().write(folder.path()).unwrap();
@@ -278,6 +315,7 @@ fn embedded_files_load_with_progress_and_a_heartbeat() {
         quantization: protocol::Quantization::None,
         weight_cache: None,
         shared_weights: None,
+        available_bytes: None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::clone(&heartbeat),
     };

@@ -15,7 +15,7 @@ const MAX_VALUE_CHARS: usize = 200;
 pub(crate) fn listen_problem(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "another program listens there already; end that one, or choose another port".to_owned()
+            "it is taken already; end what listens there, or choose another port".to_owned()
         }
         io::ErrorKind::AddrNotAvailable => {
             format!("{error}; it must be an address of this machine")

@@ -83,6 +83,7 @@ pub(crate) fn load(path: &Path, quantized: bool) -> Result<LoadedModel, String> 
         backend: BackendKind::Cpu,
         heartbeat: Arc::default(),
         shared_weights: None,
+        available_bytes: None,
     };
     let source = ModelSource::Path(path.to_owned());
     load_model(&source, &options, Arc::clone(pool), &mut |_| {})

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use protocol::{BackendKind, LoadProgress, ModelSource, SpeculativeConfig, SpeculativeMethod};
 use tokenizer::Tokenizer;
 
+use crate::engine::memory::available_memory_bytes;
 use crate::engine::startup::{StartupError, load_checkpoint};
 use crate::model_executor::{ComputePool, LoadOptions, LoadedModel};
 
@@ -80,6 +81,7 @@ pub(super) fn load_draft_model(
     }
     let options = LoadOptions {
         shared_weights: None,
+        available_bytes: available_memory_bytes(),
         ..options.clone()
     };
     let loaded = load_checkpoint(&config.model, &options, pool, progress);

@@ -19,7 +19,7 @@ fn available_in_meminfo(meminfo: &str) -> Option<u64> {
 }
 
 /// What the limit of this process's control group, version 2 or 1, leaves, where there is one.
-/// File pages that the kernel can drop at once don't count as used.
+/// File pages, which the kernel can drop, don't count as used: a model's own, read before, must not keep it out.
 fn cgroup_remaining_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let version_2 = group_path(&groups, "0::")
@@ -48,19 +48,22 @@ fn remaining_bytes(root: &str, group: &str, limit: &str, used: &str) -> Option<u
             let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
             let limit: u64 = read(limit)?.trim().parse().ok()?;
             let used: u64 = read(used)?.trim().parse().ok()?;
-            let droppable = read("memory.stat")
-                .and_then(|stat| inactive_file(&stat))
-                .unwrap_or(0);
+            let droppable = read("memory.stat").map_or(0, |stat| file_bytes(&stat));
             Some(limit.saturating_sub(used.saturating_sub(droppable)))
         })
 }
 
-/// `inactive_file` of a `memory.stat`, in bytes.
-fn inactive_file(stat: &str) -> Option<u64> {
-    let line = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("inactive_file "))?;
-    line.trim().parse().ok()
+/// Bytes of file pages by a `memory.stat`. Pages of files in memory (`memfd_create`) are no such.
+fn file_bytes(stat: &str) -> u64 {
+    let of = |name: &str| -> Option<u64> {
+        let mut lines = stat.lines();
+        let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse().ok()
+    };
+    ["inactive_file", "active_file"]
+        .iter()
+        .filter_map(|name| of(name))
+        .sum()
 }
 
 #[cfg(test)]
@@ -84,7 +87,8 @@ mod tests {
         let version_1 = "12:cpu:/x\n5:memory:/docker/1\n";
         assert_eq!(group_path(version_1, ":memory:"), Some("/docker/1"));
         assert_eq!(group_path("", "0::"), None);
-        assert_eq!(inactive_file("anon 5\ninactive_file 4096\n"), Some(4096));
-        assert_eq!(inactive_file("anon 5\n"), None);
+        let stat = "anon 5\ninactive_file 4096\nactive_file 100\nactive_file_x 7\n";
+        assert_eq!(file_bytes(stat), 4196);
+        assert_eq!(file_bytes("anon 5\n"), 0);
     }
 }

@@ -18,6 +18,7 @@ use crate::engine::core::EngineCoreError;
 use crate::engine::draft_model::{DraftModelError, check_length, load_draft_model};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{CacheMemory, KvCacheSize, KvCacheSizeError, size_kv_cache};
+use crate::engine::memory::available_memory_bytes;
 use crate::model_executor::{
     self, ComputePool, KvCacheFormat, LoadOptions, LoadedModel, ModelDtype, ModelError,
     ModelLimits, PoolError, SharedWeightsFile, WEIGHT_CACHE_BYTES, load_model,
@@ -206,6 +207,7 @@ pub fn load_engine_core(
             may_write: rank == 0,
         }),
         backend: model_config.backend,
+        available_bytes: available_memory_bytes(),
         heartbeat: heartbeat.counter(),
     };
     let (tokenizer, model) = load_checkpoint(&model_config.model, &options, &pool, progress)?;

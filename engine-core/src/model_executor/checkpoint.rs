@@ -239,6 +239,36 @@ impl Checkpoint {
         }
     }
 
+    /// Bytes that the tensors of these names take at least in a model that keeps `bits` of each dense value. What has
+    /// fewer in the file keeps them, or half of them where it is quantized again.
+    pub(crate) fn least_num_bytes(&self, bits: u64, is_used: impl Fn(&str) -> bool) -> u64 {
+        let of_dtype = |dtype: Option<StoredDtype>, num_bytes: usize| {
+            let num_bytes = num_bytes as u64;
+            match dtype {
+                Some(StoredDtype::F32) => num_bytes / 32 * bits,
+                Some(StoredDtype::F16 | StoredDtype::BF16) => num_bytes / 16 * bits,
+                _ if bits < 16 => num_bytes / 2,
+                _ => num_bytes,
+            }
+        };
+        match self {
+            Self::Safetensors(shards) => {
+                let shards = shards.shards.iter();
+                let tensors = shards.flat_map(|shard| shard.metadata.tensors());
+                let used = tensors.filter(|(name, _)| is_used(name));
+                used.map(|(_, info)| {
+                    let (start, end) = info.data_offsets;
+                    of_dtype(dense_dtype(info.dtype), end - start)
+                })
+                .sum()
+            }
+            Self::Gguf(tensors) => tensors
+                .sizes()
+                .map(|(dtype, num_bytes)| of_dtype(Some(dtype), num_bytes))
+                .sum(),
+        }
+    }
+
     /// The tensor, or `None` where there is none of this name.
     ///
     /// # Errors
@@ -293,6 +323,16 @@ impl Checkpoint {
             Self::Safetensors(_) => false,
             Self::Gguf(tensors) => tensors.norm_offset_included(),
         }
+    }
+}
+
+/// The number format of dense weights.
+fn dense_dtype(dtype: safetensors::Dtype) -> Option<StoredDtype> {
+    match dtype {
+        safetensors::Dtype::F32 => Some(StoredDtype::F32),
+        safetensors::Dtype::F16 => Some(StoredDtype::F16),
+        safetensors::Dtype::BF16 => Some(StoredDtype::BF16),
+        _ => None,
     }
 }
 
@@ -384,19 +424,12 @@ impl Shards {
         let Some(tensor) = self.find_any(name) else {
             return Ok(None);
         };
-        let dtype = match tensor.dtype {
-            safetensors::Dtype::F32 => StoredDtype::F32,
-            safetensors::Dtype::F16 => StoredDtype::F16,
-            safetensors::Dtype::BF16 => StoredDtype::BF16,
-            other => {
-                return Err(ModelError::TensorDtype {
-                    name: name.to_owned(),
-                    file: tensor.file.to_owned(),
-                    found: format!("{other:?}"),
-                    supported: "F32, F16 and BF16",
-                });
-            }
-        };
+        let dtype = dense_dtype(tensor.dtype).ok_or_else(|| ModelError::TensorDtype {
+            name: name.to_owned(),
+            file: tensor.file.to_owned(),
+            found: format!("{:?}", tensor.dtype),
+            supported: "F32, F16 and BF16",
+        })?;
         Ok(Some(RawTensor {
             file: tensor.file,
             dtype,

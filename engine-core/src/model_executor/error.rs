@@ -123,6 +123,19 @@ pub enum ModelError {
         /// The value found and what would be right.
         problem: String,
     },
+    /// The weights are larger than the memory.
+    #[error(
+        "the model's weights take at least {least_mib} MiB ({format}), and {available_mib} MiB of memory are free: make \
+         room, or take fewer bits (quantization q8_0, q4_0)"
+    )]
+    WeightsTooLarge {
+        /// What they take at least, in MiB.
+        least_mib: u64,
+        /// The number format that they would be kept in.
+        format: &'static str,
+        /// What is free, in MiB.
+        available_mib: u64,
+    },
     /// Memory could not be had.
     #[error("out of memory: {what} needs {bytes} bytes")]
     OutOfMemory {

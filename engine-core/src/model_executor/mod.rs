@@ -222,6 +222,8 @@ pub struct LoadOptions {
     pub shared_weights: Option<SharedWeightsFile>,
     /// What executes the model.
     pub backend: BackendKind,
+    /// Bytes of the host's memory that there are for weights; `None` is not known, and loads what the system lets it.
+    pub available_bytes: Option<u64>,
     /// Raised by one at every layer of every step.
     pub heartbeat: Arc<AtomicU64>,
 }
@@ -294,6 +296,14 @@ impl ModelDtype {
             Self::Float32 => "float32",
             Self::BFloat16 => "bfloat16",
             Self::Float16 => "float16",
+        }
+    }
+
+    /// Bits of a weight.
+    pub(crate) fn bits(self) -> u64 {
+        match self {
+            Self::Float32 => 32,
+            Self::BFloat16 | Self::Float16 => 16,
         }
     }
 

@@ -91,6 +91,7 @@ pub fn load_cached(
         quantization,
         weight_cache,
         shared_weights: None,
+        available_bytes: None,
         backend,
         heartbeat: Arc::new(AtomicU64::new(0)),
     };

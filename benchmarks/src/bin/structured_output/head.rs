@@ -58,6 +58,7 @@ fn load(folder: &Path, num_threads: usize) -> anyhow::Result<Box<dyn CausalLm>> 
         quantization: Quantization::None,
         weight_cache: None,
         shared_weights: None,
+        available_bytes: None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::default(),
     };

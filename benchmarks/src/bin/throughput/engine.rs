@@ -197,6 +197,7 @@ impl Engine {
             quantization: spec.quantization,
             weight_cache: weight_cache.then_some(WEIGHT_CACHE_BYTES),
             shared_weights: None,
+            available_bytes: None,
             backend: spec.backend,
             heartbeat: Arc::default(),
         };

@@ -73,6 +73,15 @@ impl GgufModel {
     }
 }
 
+fn stored_dtype(tensor_type: TensorType) -> StoredDtype {
+    match tensor_type {
+        TensorType::F32 => StoredDtype::F32,
+        TensorType::F16 => StoredDtype::F16,
+        TensorType::BF16 => StoredDtype::BF16,
+        blocks => StoredDtype::Blocks(blocks),
+    }
+}
+
 /// How a converter changes a family's tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Layout {
@@ -119,11 +128,13 @@ impl GgufTensors {
 
     /// Bytes of all tensors.
     pub(crate) fn num_bytes(&self) -> usize {
-        self.model
-            .file
-            .tensors()
-            .map(|(_, tensor)| tensor.data.len())
-            .sum()
+        self.sizes().map(|(_, num_bytes)| num_bytes).sum()
+    }
+
+    /// Number format and bytes of each tensor.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (StoredDtype, usize)> {
+        let tensors = self.model.file.tensors();
+        tensors.map(|(_, tensor)| (stored_dtype(tensor.tensor_type), tensor.data.len()))
     }
 
     /// The quantized format of most bytes, where most are quantized.
@@ -197,20 +208,15 @@ impl GgufTensors {
             return Ok(None);
         };
         self.unused.borrow_mut().remove(&place.tensor);
-        let dtype = match tensor.tensor_type {
-            TensorType::F32 => StoredDtype::F32,
-            TensorType::F16 => StoredDtype::F16,
-            TensorType::BF16 => StoredDtype::BF16,
-            TensorType::Unsupported(_) => {
-                return Err(ModelError::TensorDtype {
-                    name: place.tensor,
-                    file: self.model.name.clone(),
-                    found: tensor.tensor_type.to_string(),
-                    supported: TensorType::SUPPORTED_NAMES,
-                });
-            }
-            blocks => StoredDtype::Blocks(blocks),
-        };
+        if matches!(tensor.tensor_type, TensorType::Unsupported(_)) {
+            return Err(ModelError::TensorDtype {
+                name: place.tensor,
+                file: self.model.name.clone(),
+                found: tensor.tensor_type.to_string(),
+                supported: TensorType::SUPPORTED_NAMES,
+            });
+        }
+        let dtype = stored_dtype(tensor.tensor_type);
         let (mut shape, mut data) = (tensor.shape, tensor.data);
         if let Some(index) = place.expert {
             // All experts' matrices in one tensor, one after the other.

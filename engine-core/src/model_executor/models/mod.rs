@@ -31,7 +31,7 @@ use super::error::ModelError;
 use super::weights::StoredDtype;
 use super::{
     CausalLm, ComputePool, DeviceMemory, KvCacheFormat, LoadOptions, LoadProgress, LoadedModel,
-    ModelDtype, ModelLimits,
+    ModelDtype, ModelLimits, SharedWeightsFile,
 };
 
 pub(crate) use registry::check_decoder;
@@ -81,6 +81,40 @@ fn embedding<'a>(
     }
 }
 
+/// Refuses weights that the host's memory can't hold, before the system ends the process for them. Those that another
+/// process has put into memory that is shared take none.
+fn check_memory(
+    checkpoint: &Checkpoint,
+    config: &HfConfig,
+    dtype: ModelDtype,
+    options: &LoadOptions,
+) -> Result<(), ModelError> {
+    let is_shared =
+        |weights: &SharedWeightsFile| weights.file.metadata().is_ok_and(|m| m.len() > 0);
+    let available = options
+        .available_bytes
+        .filter(|_| !options.shared_weights.as_ref().is_some_and(is_shared));
+    let Some(available) = available else {
+        return Ok(());
+    };
+    let (bits, format) = match options.quantization {
+        Quantization::None => (dtype.bits(), dtype.as_str()),
+        Quantization::Q8_0 => (8, options.quantization.as_str()),
+        Quantization::Q4_0 => (4, options.quantization.as_str()),
+    };
+    // A folder may hold the head a second time.
+    let is_used = |name: &str| !(config.tie_word_embeddings && name.ends_with("lm_head.weight"));
+    let least = checkpoint.least_num_bytes(bits, is_used);
+    match least > available {
+        false => Ok(()),
+        true => Err(ModelError::WeightsTooLarge {
+            least_mib: least.div_ceil(1 << 20),
+            format,
+            available_mib: available >> 20,
+        }),
+    }
+}
+
 /// Chooses dtype and backend and loads the family's weights.
 pub(crate) fn load(
     name: &str,
@@ -119,6 +153,9 @@ pub(crate) fn load(
                 options.quantization.as_str()
             ),
         });
+    }
+    if !is_cuda {
+        check_memory(&checkpoint, &config, dtype, options)?;
     }
     let kv_cache_format = match (&config.encoder, dtype) {
         // An encoder's keys and values aren't kept, and its vectors are as exact as these.
