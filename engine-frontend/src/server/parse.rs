@@ -5,6 +5,7 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::error::ApiError;
+use super::freed_memory::give_memory_back;
 use super::memory::Share;
 use crate::client_turns::ClientTurns;
 use crate::error::{ValidationError, cut_short};
@@ -64,16 +65,6 @@ impl BodyParser {
                 "the request's body could not be parsed",
             ))
         })
-    }
-}
-
-/// Returns freed memory to the system: the allocator would keep a large body's for each thread that
-/// ever parsed one.
-fn give_memory_back() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes a number only, and may be called from any thread at any time.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }
 

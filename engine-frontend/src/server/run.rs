@@ -15,6 +15,7 @@ use super::args::{LogFormat, ServeArgs, ServerArgs};
 use super::audit_log::AuditLog;
 use super::connections::{Connections, Limits};
 use super::error::ServeError;
+use super::freed_memory::keep_little_freed_memory;
 use super::listener::Listener;
 use super::router::{management_router, router};
 use super::state::AppState;
@@ -53,6 +54,7 @@ pub struct Ready {
 /// # Errors
 /// The server can't start, or its engine is gone.
 pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
+    keep_little_freed_memory();
     let engine_args = args.engine_args();
     // First: a taken address is found before a model is loaded.
     let listener = Listener::bind(&args.server).await?;

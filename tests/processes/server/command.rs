@@ -426,7 +426,9 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
         (
             &["serve", "--host", "127.0.0.1", "--port", &port],
             1,
-            &format!("can't listen at 127.0.0.1:{port}: it is taken already; end what listens there, or choose another port"),
+            &format!(
+                "can't listen at 127.0.0.1:{port}: it is taken already; end what listens there, or choose another port"
+            ),
         ),
         (
             &["serve", "--ssl-certfile", nowhere, "--ssl-keyfile", nowhere],
