@@ -38,7 +38,7 @@ pub(super) fn take(
     let mut config = fields.take_object("output_config")?.unwrap_or_default();
     check_keys("output_config", &config, &["effort", "format"])?;
     config.retain(|_, value| !value.is_null());
-    let older: Option<Value> = fields.take(OUTPUT_FORMAT)?;
+    let older = fields.take_value(OUTPUT_FORMAT);
     let format = match (config.remove("format"), older) {
         (Some(_), Some(_)) => {
             let message =
@@ -66,7 +66,7 @@ pub(super) fn take(
         words.names.push((RESPONSE_FORMAT, FORMAT));
     }
     let effort = config.remove("effort").map(effort).transpose()?;
-    let thinking: Option<Map<String, Value>> = fields.take(THINKING)?;
+    let thinking = fields.take_object(THINKING)?;
     let asked_in = match thinking {
         Some(_) => THINKING,
         None => EFFORT,

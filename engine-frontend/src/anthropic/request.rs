@@ -110,7 +110,7 @@ impl AnthropicMessagesRequest {
             of_function: tools::OF_FUNCTION,
             ..OwnWords::default()
         };
-        let system: Option<Value> = fields.take("system")?;
+        let system = fields.take_value("system");
         let messages = fields.require_list("messages")?;
         let conversation = Conversation::new(system, messages, fields.warnings())?;
         let mut chat = Map::new();

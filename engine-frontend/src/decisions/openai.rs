@@ -21,7 +21,7 @@ const MAX_QUESTIONS: usize = 400;
 pub(super) fn read(body: Value) -> Result<Questions, ValidationError> {
     let mut fields = Fields::new(body)?;
     let model = fields.take("model")?;
-    let input = read_input(fields.require("input")?)?;
+    let input = read_input(fields.require_value("input")?)?;
     let questions = fields.require_list("questions")?;
     fields.finish()?;
     let questions = questions.into_iter().enumerate();

@@ -21,8 +21,8 @@ const MAX_QUESTIONS: usize = 200;
 pub(super) fn read(body: Value) -> Result<Questions, ValidationError> {
     let mut fields = Fields::new(body)?;
     let model = fields.take("model")?;
-    let input = text_of("state", fields.require("state")?)?;
-    let questions: Map<String, Value> = fields.require("questions")?;
+    let input = text_of("state", fields.require_value("state")?)?;
+    let questions = fields.require_object("questions")?;
     fields.finish()?;
     let read = |(name, question)| read_question(name, question);
     Questions::read(model, input, questions.into_iter(), MAX_QUESTIONS, read)

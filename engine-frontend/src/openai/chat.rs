@@ -106,8 +106,8 @@ impl ChatCompletionRequest {
         let messages = take_messages(&mut fields)?;
         let tools = take_tools(&mut fields)?;
         let tool_choice = take_tool_choice(&mut fields, tools.as_deref())?;
-        let mut chat_template_kwargs: Map<String, Value> =
-            fields.take("chat_template_kwargs")?.unwrap_or_default();
+        let kwargs = fields.take_object("chat_template_kwargs")?;
+        let mut chat_template_kwargs = kwargs.unwrap_or_default();
         if let Some(effort) = reasoning_effort::take(&mut fields)? {
             chat_template_kwargs.insert(
                 reasoning_effort::REASONING_EFFORT.to_owned(),
@@ -115,7 +115,7 @@ impl ChatCompletionRequest {
             );
         }
         let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
-        let documents: Option<Vec<Value>> = fields.take("documents")?;
+        let documents = fields.take_list("documents")?;
         let mut request = Self {
             messages,
             tools,

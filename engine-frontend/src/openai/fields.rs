@@ -112,6 +112,19 @@ impl Fields {
         self.take_list(name)?.ok_or_else(|| missing(name))
     }
 
+    /// Takes an object that must be there, without a copy of what is in it.
+    pub(crate) fn require_object(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Map<String, Value>, ValidationError> {
+        self.take_object(name)?.ok_or_else(|| missing(name))
+    }
+
+    /// Takes a field that must be there, as it is.
+    pub(crate) fn require_value(&mut self, name: &'static str) -> Result<Value, ValidationError> {
+        self.take_value(name).ok_or_else(|| missing(name))
+    }
+
     /// Whether a field is there that nobody has taken yet, and is `true`.
     pub(crate) fn is_true(&self, name: &str) -> bool {
         self.map.get(name) == Some(&Value::Bool(true))

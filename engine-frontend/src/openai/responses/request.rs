@@ -103,7 +103,7 @@ impl ResponsesRequest {
         let mut told = Told::default();
         let mut chat = Map::new();
         let instructions: Option<String> = fields.take("instructions")?;
-        let input = fields.require("input")?;
+        let input = fields.require_value("input")?;
         let mut input = InputMessages::new(instructions.as_deref(), input)?;
         let messages = std::mem::take(&mut input.messages);
         chat.insert("messages".to_owned(), messages.into());
