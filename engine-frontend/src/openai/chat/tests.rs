@@ -1,6 +1,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::test_support::allocations;
+use crate::unique_json;
 
 fn body(field: &str, value: Value) -> Value {
     let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
@@ -263,4 +265,27 @@ fn arguments_of_earlier_calls_are_bounded_together() {
     let twice = with(1, r#"{"a": 1, "a": 2}"#.to_owned()).unwrap();
     let read = twice.messages[0].pointer("/tool_calls/0/function/arguments");
     assert_eq!(read, Some(&json!({"a": 2})));
+}
+
+#[test]
+fn variables_and_documents_take_little_more_than_their_json_while_they_are_read() {
+    for field in ["chat_template_kwargs", "documents"] {
+        let objects = "{\"\":0},".repeat(9_999) + "{\"\":0}";
+        let value = match field {
+            "documents" => format!("[{{\"x\":[{objects}]}}]"),
+            _ => format!("{{\"x\":[{objects}]}}"),
+        };
+        let text =
+            format!(r#"{{"messages": [{{"role": "user", "content": "a"}}], "{field}": {value}}}"#);
+        let (body, counted) = unique_json::from_slice(text.as_bytes()).unwrap();
+        let before = allocations::live();
+        allocations::reset_peak();
+        let request = ChatCompletionRequest::from_json(body).unwrap();
+        let more = usize::try_from(allocations::peak() - before).unwrap();
+        drop(request);
+        assert!(
+            more <= counted / 2,
+            "{field}: {more} bytes beside {counted}"
+        );
+    }
 }
