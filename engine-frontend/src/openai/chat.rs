@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use protocol::Shared;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokenizer::{TemplateValue, TemplateVariables};
 
 use super::default_sampling_params::DefaultSamplingParams;
