@@ -103,8 +103,7 @@ fn nobody_waits_for_a_subscriber() {
         .output()
         .unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
-    let expected =
-        format!("can't listen at tcp://*:{port} (endpoint, engine core 0): another program");
+    let expected = format!("can't listen at tcp://*:{port} (endpoint, engine core 0): it is taken");
     assert!(
         !output.status.success() && says.contains(&expected),
         "{says}"
