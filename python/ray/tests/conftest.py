@@ -86,7 +86,7 @@ def engine_pids():
 
 
 # In the environment of all that these tests start: others may run the same executables.
-MARK = f"FORMWORK_RAY_TESTS={os.getpid()}"
+MARK = f"RAY_TESTS_OF_FORMWORK={os.getpid()}"
 os.environ.update([MARK.split("=")])
 
 
