@@ -42,8 +42,8 @@ const MEMBER: usize = 144;
 
 /// Bytes of memory that the values of a text of `len` bytes may take. Their texts, which are no longer
 /// than it, are not counted. With the text itself, its copy in the values and the parser's scratch space
-/// this is less than half of the 64 MiB and 16 bytes per byte that a request may take; the rest is for
-/// what is made of it, of which a chat template's objects are the largest.
+/// this is about half of the 64 MiB and 16 bytes per byte that a request may take; the other half is for
+/// what is made of it.
 fn max_value_bytes(len: usize) -> usize {
     let more = len.saturating_mul(VALUE_BYTES_PER_BYTE);
     FREE_VALUE_BYTES.saturating_add(more).min(MAX_VALUE_BYTES)

@@ -129,11 +129,11 @@ pub enum ModelError {
          room, or take fewer bits (quantization q8_0, q4_0)"
     )]
     WeightsTooLarge {
-        /// What they take at least, in MiB.
+        /// Fewest MiB that the weights take.
         least_mib: u64,
         /// The number format that they would be kept in.
         format: &'static str,
-        /// What is free, in MiB.
+        /// MiB of memory that are free.
         available_mib: u64,
     },
     /// Memory could not be had.

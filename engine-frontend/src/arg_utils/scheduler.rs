@@ -1,4 +1,4 @@
-//! What the scheduler of each core is told, and how large its steps are where no flag says it.
+//! The scheduler's configuration, and the size of its steps where no flag sets it.
 
 use protocol::{SchedulerConfig, SchedulingPolicy};
 

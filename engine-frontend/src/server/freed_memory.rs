@@ -1,4 +1,4 @@
-//! What requests have freed goes back to the system.
+//! Memory that requests have freed is returned to the system.
 
 /// Has the allocator keep 1 MiB at the end of each thread's part at most, and map what is large by itself. Left alone it
 /// keeps up to 64 MiB at each end once something large was freed: 200 MiB after two thousand large requests.
