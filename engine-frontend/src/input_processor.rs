@@ -1,6 +1,7 @@
 //! From a caller's request to an [`EngineCoreRequest`]: validation, template, tokens, lengths.
 
 mod callers_fields;
+mod conversation;
 mod generate_request;
 mod options;
 mod tokenize;

@@ -28,6 +28,7 @@ use minijinja::Value;
 use structured_output::CancelFlag;
 
 pub use error::ChatTemplateError;
+pub use messages::TemplateMessage;
 pub use values::{TemplateValue, TemplateVariables};
 
 use crate::config::{ChatTemplateField, TokenizerConfig};
@@ -37,9 +38,8 @@ use program::Program;
 /// What a chat template is rendered with. Field names are the variables that templates see.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChatTemplateRequest<'a> {
-    /// The conversation, in the OpenAI API's shape: objects with `role`, `content` (a string, a
-    /// list of text parts or null), `tool_calls` and whatever else the template knows.
-    pub messages: &'a [serde_json::Value],
+    /// The conversation.
+    pub messages: &'a [TemplateMessage],
     /// Tools that the model may call: a list, in the OpenAI API's shape.
     pub tools: Option<&'a TemplateValue>,
     /// Documents for retrieval-augmented generation, a list.
@@ -92,8 +92,7 @@ impl ChatTemplate {
     /// The prompt of a conversation.
     ///
     /// # Errors
-    /// [`ChatTemplateError`]: a message has a wrong shape, or the template fails, refuses the
-    /// conversation (`raise_exception`) or exceeds its budget.
+    /// [`ChatTemplateError`]: the template fails, refuses the conversation (`raise_exception`) or exceeds its budget.
     pub fn render(&self, request: &ChatTemplateRequest<'_>) -> Result<String, ChatTemplateError> {
         if request.cancel.is_some_and(CancelFlag::is_cancelled) {
             return Err(ChatTemplateError::Cancelled);
@@ -101,8 +100,7 @@ impl ChatTemplate {
         let content_format = *self
             .content_format
             .get_or_init(|| self.find_content_format());
-        let messages = messages::prepare(request.messages, content_format)?;
-        self.render_prepared(messages, request)
+        self.render_as(content_format, request)
     }
 
     /// Whether the template's source has `text` in it, a model's marker for instance.
@@ -130,18 +128,19 @@ impl ChatTemplate {
     fn writes_key(&self, key: &str) -> bool {
         const TEXT: &str = "formwork-probe";
         let message = |role: &str| serde_json::json!({"role": role, "content": "a", key: TEXT});
-        let messages = [message("user"), message("assistant")];
-        let request = ChatTemplateRequest {
-            messages: &messages,
-            ..ChatTemplateRequest::default()
-        };
-        self.render(&request)
-            .map_or(true, |prompt| prompt.contains(TEXT))
+        let messages = TemplateMessage::list(vec![message("user"), message("assistant")]);
+        let prompt = messages.and_then(|messages| {
+            self.render(&ChatTemplateRequest {
+                messages: &messages,
+                ..ChatTemplateRequest::default()
+            })
+        });
+        prompt.map_or(true, |prompt| prompt.contains(TEXT))
     }
 
-    fn render_prepared(
+    fn render_as(
         &self,
-        messages: Vec<TemplateValue>,
+        content_format: ContentFormat,
         request: &ChatTemplateRequest<'_>,
     ) -> Result<String, ChatTemplateError> {
         let list = |items: Option<&TemplateValue>| match items {
@@ -149,15 +148,15 @@ impl ChatTemplate {
             None => Value::from(()),
         };
         let lists = [request.tools, request.documents].into_iter().flatten();
-        let num_bytes: usize = (messages.iter().chain(lists))
-            .map(TemplateValue::num_bytes)
-            .sum();
         let kwargs = request.chat_template_kwargs;
-        let num_bytes = num_bytes + kwargs.map_or(0, TemplateVariables::num_bytes);
-        let messages: Vec<Value> = messages
-            .into_iter()
-            .map(TemplateValue::into_value)
-            .collect();
+        let mut num_bytes = lists.map(TemplateValue::num_bytes).sum::<usize>()
+            + kwargs.map_or(0, TemplateVariables::num_bytes);
+        let messages = request.messages.iter().map(|message| {
+            let (message, bytes) = message.to_value(content_format);
+            num_bytes += bytes;
+            message
+        });
+        let messages: Value = messages.collect();
         let mut variables: Vec<(String, Value)> = Vec::new();
         for (name, content) in &self.special_tokens {
             variables.push((name.clone(), Value::from(content.as_str())));
@@ -171,7 +170,7 @@ impl ChatTemplate {
         }
         let now = request.now.unwrap_or_else(SystemTime::now);
         variables.extend([
-            ("messages".to_owned(), Value::from(messages)),
+            ("messages".to_owned(), messages),
             ("tools".to_owned(), list(request.tools)),
             ("documents".to_owned(), list(request.documents)),
             (
@@ -187,18 +186,25 @@ impl ChatTemplate {
     /// Which shapes of `content` the template writes as text, by trying.
     fn find_content_format(&self) -> ContentFormat {
         const TEXT: &str = "formwork-probe";
-        let writes = |content: serde_json::Value| {
-            let message = serde_json::json!({"role": "user", "content": content});
-            self.render_prepared(vec![message.into()], &ChatTemplateRequest::default())
-                .is_ok_and(|prompt| {
-                    // A template that knows only strings may print the list itself.
-                    prompt.contains(TEXT)
-                        && !["'type'", "\"type\""].iter().any(|s| prompt.contains(s))
-                })
+        let message = serde_json::json!({"role": "user", "content": TEXT});
+        let messages = TemplateMessage::list(vec![message]).unwrap_or_default();
+        let request = ChatTemplateRequest {
+            messages: &messages,
+            ..ChatTemplateRequest::default()
+        };
+        let writes = |strings| {
+            let format = ContentFormat {
+                strings,
+                parts: !strings,
+            };
+            self.render_as(format, &request).is_ok_and(|prompt| {
+                // A template that knows only strings may print the list itself.
+                prompt.contains(TEXT) && !["'type'", "\"type\""].iter().any(|s| prompt.contains(s))
+            })
         };
         ContentFormat {
-            strings: writes(TEXT.into()),
-            parts: writes(serde_json::json!([{"type": "text", "text": TEXT}])),
+            strings: writes(true),
+            parts: writes(false),
         }
     }
 }

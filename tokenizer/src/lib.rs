@@ -52,8 +52,8 @@ mod weights_fingerprint;
 mod word_ends;
 
 pub use chat_template::{
-    ChatTemplate, ChatTemplateError, ChatTemplateRequest, ChatTemplates, TemplateValue,
-    TemplateVariables, mentions_name,
+    ChatTemplate, ChatTemplateError, ChatTemplateRequest, ChatTemplates, TemplateMessage,
+    TemplateValue, TemplateVariables, mentions_name,
 };
 pub use config::GenerationConfig;
 pub use decode_stream::DecodeStream;

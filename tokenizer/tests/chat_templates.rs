@@ -12,8 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokenizer::{
-    ChatTemplate, ChatTemplateError, ChatTemplateRequest, TemplateValue, TemplateVariables,
-    Tokenizer,
+    ChatTemplate, ChatTemplateError, ChatTemplateRequest, TemplateMessage, TemplateValue,
+    TemplateVariables, Tokenizer,
 };
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ fn equal_what_transformers_renders() {
         let kwargs = case.chat_template_kwargs.clone();
         let kwargs = kwargs.map(TemplateVariables::from);
         let request = ChatTemplateRequest {
-            messages: &case.messages,
+            messages: &TemplateMessage::list(case.messages.clone()).unwrap(),
             tools: tools.as_ref(),
             add_generation_prompt: case.add_generation_prompt,
             chat_template_kwargs: kwargs.as_ref(),
@@ -88,7 +88,7 @@ fn equal_what_transformers_renders() {
 
 fn render(source: &str, messages: &[Value]) -> Result<String, ChatTemplateError> {
     ChatTemplate::new(source, Vec::new())?.render(&ChatTemplateRequest {
-        messages,
+        messages: &TemplateMessage::list(messages.to_vec())?,
         ..ChatTemplateRequest::default()
     })
 }

@@ -11,7 +11,7 @@ use common::{CORPUS, Loaded, loaded, named};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
-use tokenizer::{ChatTemplateRequest, Tokenizer};
+use tokenizer::{ChatTemplateRequest, TemplateMessage, Tokenizer};
 use writer::GgufWriter;
 
 const NORMAL: i32 = 1;
@@ -304,9 +304,9 @@ fn a_sentence_piece_vocabulary_merges_by_score() {
 #[test]
 fn chat_templates_and_sampling_defaults() {
     let chat = |tokenizer: &Tokenizer| {
-        let messages = serde_json::json!([{"role": "user", "content": "hi"}]);
+        let message = serde_json::json!({"role": "user", "content": "hi"});
         tokenizer.apply_chat_template(&ChatTemplateRequest {
-            messages: messages.as_array().unwrap(),
+            messages: &TemplateMessage::list(vec![message])?,
             ..ChatTemplateRequest::default()
         })
     };

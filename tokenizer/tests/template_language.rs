@@ -5,7 +5,7 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Value};
 use serde_json::json;
-use tokenizer::{ChatTemplate, ChatTemplateRequest};
+use tokenizer::{ChatTemplate, ChatTemplateRequest, TemplateMessage};
 
 /// What minijinja itself makes of a template; `None` where it fails.
 fn reference(source: &str, messages: &[serde_json::Value]) -> Option<String> {
@@ -120,7 +120,7 @@ fn templates_write_what_minijinja_alone_writes() {
     ] {
         let template = ChatTemplate::new(source, vec![("bos_token".to_owned(), "<s>".to_owned())]);
         let request = ChatTemplateRequest {
-            messages: &messages,
+            messages: &TemplateMessage::list(messages.to_vec()).unwrap(),
             ..ChatTemplateRequest::default()
         };
         let rendered = template.and_then(|template| template.render(&request));

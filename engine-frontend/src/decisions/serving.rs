@@ -222,7 +222,7 @@ impl Preparation {
         let list = question.list();
         let shared_texts = [input.as_str(), &list];
         let prompt = processor
-            .tokenize_for_options(&chat, &content, shared_texts, pieces, cancel)
+            .tokenize_for_options(chat, &content, shared_texts, pieces, cancel)
             .map_err(|error| of_question(question, error))?;
         let options = question.options.iter();
         let options: Vec<Vec<u32>> = options

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use structured_output::CancelFlag;
 
+use super::conversation::Conversation;
 use super::tokenize::TextLimit;
 use super::{ChatPrompt, InputProcessor};
 use crate::error::ValidationError;
@@ -74,14 +75,15 @@ impl InputProcessor {
     /// A template that refuses the messages, or too many tokens.
     pub(crate) fn tokenize_for_options(
         &self,
-        chat: &ChatPrompt,
+        chat: ChatPrompt,
         content: &str,
         shared_texts: [&str; 2],
         pieces: &mut SharedPieces,
         cancel: &CancelFlag,
     ) -> Result<OptionPrompt, ValidationError> {
         let limit = self.context_limit();
-        let mut text = self.render(chat, cancel)?;
+        let conversation = Conversation::new(chat, &self.tokenizer)?;
+        let mut text = conversation.render(&self.tokenizer, cancel)?;
         let mut token_ids = Vec::new();
         let mut rest = text.as_str();
         for shared in shared_texts {
@@ -94,7 +96,8 @@ impl InputProcessor {
         token_ids.extend(self.encode_within(rest, limit, "prompt", cancel)?);
         let content_end = text.rfind(content).map(|start| start + content.len());
         if let Some(reasoning) = &self.reasoning
-            && self.reasoning_ended_around(chat, &text, content, pieces, cancel)? == Some(false)
+            && self.reasoning_ended_around(&conversation, &text, content, pieces, cancel)?
+                == Some(false)
         {
             let closing = reasoning.closing_token_ids(&self.tokenizer);
             let closing =
@@ -118,7 +121,7 @@ impl InputProcessor {
     /// same around.
     fn reasoning_ended_around(
         &self,
-        chat: &ChatPrompt,
+        conversation: &Conversation,
         text: &str,
         content: &str,
         pieces: &mut SharedPieces,
@@ -131,7 +134,7 @@ impl InputProcessor {
         {
             return Ok(frame.reasoning_ended);
         }
-        let reasoning_ended = self.reasoning_ended_in_chat(chat, text, cancel)?;
+        let reasoning_ended = self.reasoning_ended_in_chat(conversation, text, cancel)?;
         pieces.frame = around.map(|(before, after)| Frame {
             before: before.to_owned(),
             after: after.to_owned(),

@@ -7,7 +7,7 @@ use protocol::{
 
 use super::*;
 use crate::test_support::{
-    EOS, IM_END, THINK_END, THINK_START, VOCAB_SIZE, ids, tokenizer, tokenizer_with,
+    EOS, IM_END, THINK_END, THINK_START, VOCAB_SIZE, allocations, ids, tokenizer, tokenizer_with,
 };
 
 fn processor() -> InputProcessor {
@@ -492,6 +492,25 @@ fn nobody_counts_on_for_a_request_that_is_gone() {
         let error = processor().tokenize(prompt, true, &cancel).unwrap_err();
         assert!(error.message.contains("cancelled"), "{error}");
     }
+}
+
+/// Values of a message were there as JSON, as a copy of it and as a template's.
+#[test]
+fn messages_take_little_more_than_their_json_while_they_are_read() {
+    let processor = processor();
+    let before = allocations::live();
+    let values = vec![serde_json::json!({"": 0}); 10_000];
+    let message = serde_json::json!({"role": "user", "content": "a", "annotations": values});
+    let chat = ChatPrompt {
+        messages: vec![message],
+        ..ChatPrompt::default()
+    };
+    let json = allocations::live() - before;
+    allocations::reset_peak();
+    let tokenized = processor.tokenize(Prompt::Chat(chat), true, &CancelFlag::new());
+    let more = allocations::peak() - before - json;
+    tokenized.unwrap();
+    assert!(more <= json / 2, "{more} bytes beside {json}");
 }
 
 /// What may be large is verified and held once, however many prompts a request has.

@@ -1,10 +1,9 @@
 //! From a prompt in any form to its tokens: template, text, ids.
 
-use serde_json::Value;
 use structured_output::CancelFlag;
-use tokenizer::{ChatTemplateError, ChatTemplateRequest, TemplateValue};
 
-use super::{ChatPrompt, InputProcessor, Prompt};
+use super::conversation::Conversation;
+use super::{InputProcessor, Prompt};
 use crate::error::ValidationError;
 
 /// Tokens of a text that is counted, or cut, and not to fit the context: as many as some 45 MiB of the
@@ -128,7 +127,7 @@ impl InputProcessor {
                     .is_none_or(|reasoning| reasoning.ended_in_tokens(&self.tokenizer, token_ids)),
             )
         };
-        let (text, chat) = match prompt {
+        let (text, conversation) = match prompt {
             Prompt::TokenIds(token_ids) => {
                 return Ok(TokenizedPrompt {
                     text: None,
@@ -137,16 +136,20 @@ impl InputProcessor {
                 });
             }
             Prompt::Text(text) => (text, None),
-            Prompt::Chat(chat) => (self.render(&chat, cancel)?, Some(chat)),
+            Prompt::Chat(chat) => {
+                let conversation = Conversation::new(chat, &self.tokenizer)?;
+                let text = conversation.render(&self.tokenizer, cancel)?;
+                (text, Some(conversation))
+            }
         };
         let known = self.check_length(&[&text], limit, cancel)?;
-        let ended_in_chat = match &chat {
+        let ended_in_chat = match &conversation {
             None => None,
-            Some(chat) => self.reasoning_ended_in_chat(chat, &text, cancel)?,
+            Some(conversation) => self.reasoning_ended_in_chat(conversation, &text, cancel)?,
         };
-        let is_chat = chat.is_some();
+        let is_chat = conversation.is_some();
         // Thousands of messages take as much memory as their tokens do on the way.
-        drop(chat);
+        drop(conversation);
         let known = match add_special_tokens {
             true => known.and_then(|known| self.tokenizer.with_special_tokens(&known)),
             false => known,
@@ -309,108 +312,6 @@ impl InputProcessor {
         ValidationError::field("prompt", format!("{num_bytes} bytes"), message)
     }
 
-    pub(super) fn reasoning_ended_in_chat(
-        &self,
-        chat: &ChatPrompt,
-        rendered: &str,
-        cancel: &CancelFlag,
-    ) -> Result<Option<bool>, ValidationError> {
-        let Some(reasoning) = &self.reasoning else {
-            return Ok(Some(true));
-        };
-        if chat.continue_final_message {
-            return Ok(Some(reasoning.ended_in_answer(chat.messages.last())));
-        }
-        let templates = self.tokenizer.chat_templates();
-        let own = match &chat.chat_template {
-            Some(source) => templates.compile(source).ok(),
-            None => None,
-        };
-        let template = match &own {
-            Some(own) => own,
-            None => match templates.select(chat.tools.is_some()) {
-                Ok(template) => template,
-                Err(_) => return Ok(Some(true)),
-            },
-        };
-        let without_opening = if chat.add_generation_prompt {
-            self.apply_chat_template(chat, false, cancel)?
-        } else {
-            rendered.to_owned()
-        };
-        Ok(reasoning.ended_in_opening(rendered, &without_opening, template))
-    }
-
-    pub(super) fn render(
-        &self,
-        chat: &ChatPrompt,
-        cancel: &CancelFlag,
-    ) -> Result<String, ValidationError> {
-        let mut text = self.apply_chat_template(chat, chat.add_generation_prompt, cancel)?;
-        if chat.continue_final_message {
-            let end = final_message_end(&text, chat.messages.last())?;
-            text.truncate(end);
-        }
-        Ok(text)
-    }
-
-    fn apply_chat_template(
-        &self,
-        chat: &ChatPrompt,
-        add_generation_prompt: bool,
-        cancel: &CancelFlag,
-    ) -> Result<String, ValidationError> {
-        let parameter = match &chat.chat_template {
-            Some(_) => "chat_template",
-            None => "messages",
-        };
-        let render = |tools| self.render_with(chat, tools, add_generation_prompt, cancel);
-        let rendered = render(chat.tools.as_ref());
-        rendered.map_err(|error| match (error, chat.tools.as_ref()) {
-            // Without them it would be a prompt.
-            (error @ ChatTemplateError::LimitExceeded { .. }, Some(tools))
-                if !tools.is_empty() && render(None).is_ok() =>
-            {
-                let message = format!("tools: {error} with {} tools: send fewer", tools.len());
-                ValidationError::about("tools", message)
-            }
-            (error, _) => {
-                let message = error.to_string();
-                match error {
-                    ChatTemplateError::InvalidMessage { field, .. } => {
-                        ValidationError::about(field, message)
-                    }
-                    _ => ValidationError::about(parameter, message),
-                }
-            }
-        })
-    }
-
-    fn render_with(
-        &self,
-        chat: &ChatPrompt,
-        tools: Option<&TemplateValue>,
-        add_generation_prompt: bool,
-        cancel: &CancelFlag,
-    ) -> Result<String, ChatTemplateError> {
-        let request = ChatTemplateRequest {
-            messages: &chat.messages,
-            tools,
-            documents: chat.documents.as_ref(),
-            add_generation_prompt,
-            chat_template_kwargs: Some(&chat.chat_template_kwargs),
-            now: None,
-            cancel: Some(cancel),
-        };
-        match &chat.chat_template {
-            Some(source) => {
-                let template = self.tokenizer.chat_templates().compile(source)?;
-                template.render(&request)
-            }
-            None => self.tokenizer.apply_chat_template(&request),
-        }
-    }
-
     pub(super) fn encode(
         &self,
         text: &str,
@@ -421,27 +322,6 @@ impl InputProcessor {
             .encode(text, add_special_tokens)
             .map_err(|error| ValidationError::field(parameter, text, error.to_string()))
     }
-}
-
-/// Where the last message's text ends in the rendered conversation.
-fn final_message_end(rendered: &str, message: Option<&Value>) -> Result<usize, ValidationError> {
-    let content = message
-        .and_then(|message| message.get("content"))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .trim();
-    let start = match content {
-        "" => None,
-        content => rendered.rfind(content),
-    };
-    start.map(|start| start + content.len()).ok_or_else(|| {
-        ValidationError::field(
-            "continue_final_message",
-            true,
-            "continue_final_message needs a last message with text that the chat template keeps \
-             as it is",
-        )
-    })
 }
 
 /// The first place from `at` on that is between two characters, or the text's end.

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use protocol::ThinkingTokens;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tokenizer::{ChatTemplate, ChatTemplateRequest, TemplateVariables, Tokenizer};
+use serde_json::json;
+use tokenizer::{ChatTemplate, ChatTemplateRequest, TemplateMessage, TemplateVariables, Tokenizer};
 
 use crate::thinking_split::{SplitMarkers, ThinkingSplit};
 
@@ -254,12 +254,8 @@ impl Reasoning {
 
     /// Whether thinking has ended in an answer that is to be continued: one that has begun
     /// without thinking goes on without.
-    pub fn ended_in_answer(&self, answer: Option<&Value>) -> bool {
-        let content = answer
-            .and_then(|message| message.get("content"))
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        self.ended_in_text(content).unwrap_or(true)
+    pub fn ended_in_answer(&self, text: &str) -> bool {
+        self.ended_in_text(text).unwrap_or(true)
     }
 
     /// What the last of the two markers says, or an answer's header; `None` without any.
@@ -286,14 +282,15 @@ fn separator(tokenizer: &Tokenizer, end: &str, end_token_ids: &[u32]) -> Option<
     let answer = json!({"role": "assistant", "content": TEXT, "reasoning_content": "b"});
     let mut switched_off = TemplateVariables::default();
     switched_off.insert("enable_thinking", json!(false));
+    let messages = TemplateMessage::list(vec![question, answer]).ok()?;
     let opening = template.render(&ChatTemplateRequest {
-        messages: std::slice::from_ref(&question),
+        messages: messages.get(..1)?,
         chat_template_kwargs: Some(&switched_off),
         add_generation_prompt: true,
         ..ChatTemplateRequest::default()
     });
     let turn = template.render(&ChatTemplateRequest {
-        messages: &[question, answer],
+        messages: &messages,
         ..ChatTemplateRequest::default()
     });
     let after_end = |text: &str| Some(text.rsplit_once(end)?.1.to_owned());
@@ -341,7 +338,6 @@ fn after_common_start<'a>(text: &'a str, other: &str, margin: usize) -> &'a str 
 #[cfg(test)]
 mod tests {
     use protocol::{EngineCoreRequest, SamplingParams};
-    use serde_json::json;
 
     use super::*;
     use crate::detokenizer::IncrementalDetokenizer;
@@ -580,10 +576,9 @@ mod tests {
             ("<think>Let me see", false),
             ("<think>a</think>It is", true),
         ] {
-            let message = json!({"role": "assistant", "content": content});
-            let ended = reasoning().ended_in_answer(Some(&message));
+            let ended = reasoning().ended_in_answer(content);
             assert_eq!(ended, expected, "{content}");
         }
-        assert!(reasoning().ended_in_answer(None));
+        assert!(reasoning().ended_in_answer(""));
     }
 }

@@ -4,7 +4,9 @@ mod generate;
 
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
-use tokenizer::{ChatTemplate, ChatTemplateRequest, TemplateValue, TemplateVariables};
+use tokenizer::{
+    ChatTemplate, ChatTemplateRequest, TemplateMessage, TemplateValue, TemplateVariables,
+};
 
 use crate::memory::Meter;
 
@@ -33,12 +35,14 @@ pub(crate) fn run(data: &[u8]) -> String {
 }
 
 fn render(template: &ChatTemplate) -> String {
-    let plain = [json!({"role": "user", "content": "Hello\nthere"})];
+    let plain = vec![json!({"role": "user", "content": "Hello\nthere"})];
     let long = conversation();
     let tools = TemplateValue::from(json!([{"type": "function", "function": {
         "name": "f", "description": "d", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
     }}]));
-    let documents = TemplateValue::from(Value::from(plain.to_vec()));
+    let documents = TemplateValue::from(Value::from(plain.clone()));
+    let list = |messages| TemplateMessage::list(messages).expect("messages of the right shape");
+    let (plain, long) = (list(plain), list(long));
     let kwargs = json!({"enable_thinking": true, "numbers": (0..50).collect::<Vec<_>>(), "text": "ab ".repeat(50)});
     let kwargs = kwargs.as_object().cloned().map(TemplateVariables::from);
     let requests = [

@@ -301,7 +301,7 @@ fn long_lists_are_read_in_linear_time() {
     let message = refused(CHAT, &body)["message"].to_string();
     assert!(message.contains("max_rules"), "{message}");
     let message = json!({"role": "user", "content": "a"});
-    let messages = vec![message; 50_000];
+    let messages = vec![message; 100_000];
     assert_eq!(
         refused(CHAT, &with("messages", messages))["param"],
         "messages"

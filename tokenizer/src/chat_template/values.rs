@@ -58,7 +58,7 @@ impl From<Json> for TemplateValue {
 }
 
 /// Bytes that are counted for a value beside its text: at least what it has in JSON.
-const BYTES_PER_VALUE: usize = 2;
+pub(super) const BYTES_PER_VALUE: usize = 2;
 
 /// JSON as a template value, whose bytes are added to `num_bytes`. Numbers stay integers or floats as they are written.
 fn to_template_value(json: Json, num_bytes: &mut usize) -> Value {

@@ -1,7 +1,7 @@
 //! Templates that make more than a rendering may hold or write.
 
 use serde_json::{Map, Value, json};
-use tokenizer::{ChatTemplate, ChatTemplateRequest, TemplateVariables};
+use tokenizer::{ChatTemplate, ChatTemplateRequest, TemplateMessage, TemplateVariables};
 
 use super::allocated::most_held;
 use super::{
@@ -183,7 +183,8 @@ fn the_budget_grows_with_the_request() {
     let template = "{% for m in messages %}{% set c = m.content|trim %}{{ c ~ '\n' }}{% endfor %}";
     let bytes = 20 << 20;
     let (prompt, most) = most_held(|| {
-        let messages = [json!({"role": "user", "content": "x".repeat(bytes)})];
+        let message = json!({"role": "user", "content": "x".repeat(bytes)});
+        let messages = TemplateMessage::list(vec![message])?;
         let request = ChatTemplateRequest {
             messages: &messages,
             ..ChatTemplateRequest::default()

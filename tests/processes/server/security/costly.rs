@@ -1,18 +1,22 @@
 //! Requests that become far more than was sent: answers with logprobs for each token, tools in a prompt, conversations
-//! that share a large field, prompts that are told once for each answer.
+//! that share a large field, prompts that are told once for each answer, many small values beside a constraint that
+//! takes long to begin.
 
 use serde_json::{Map, Value, json};
 
 use super::random::Random;
 use super::values::{schema, text};
 
+const CHAT: &str = "/v1/chat/completions";
+
 /// What it is, the route and the body. `number` picks the kind, so that each run has all of them.
 pub(super) fn costly(number: u64, random: &mut Random) -> (String, &'static str, Value) {
-    match number % 10 {
+    match number % 12 {
         0 | 1 => response_with_logprobs(number.is_multiple_of(2), random),
         kind @ 2..=7 => with_tools(kind, random),
         8 => conversations(random),
-        _ => echoes(random),
+        9 => echoes(random),
+        _ => values_beside_constraint(random),
     }
 }
 
@@ -43,7 +47,7 @@ fn with_tools(kind: u64, random: &mut Random) -> (String, &'static str, Value) {
     let (path, body) = match kind {
         2 => {
             let body = json!({"messages": message, "max_tokens": 2, "tools": tools(), "tool_choice": choice});
-            ("/v1/chat/completions", body)
+            (CHAT, body)
         }
         3 => {
             let tools = functions().map(|mut function| {
@@ -109,4 +113,77 @@ fn echoes(random: &mut Random) -> (String, &'static str, Value) {
         label.push_str(", logprobs");
     }
     (label, "/v1/completions", body)
+}
+
+/// Up to 1.2 MB of small values that a template or an answer has, and a constraint that takes many states to begin.
+fn values_beside_constraint(random: &mut Random) -> (String, &'static str, Value) {
+    let value = random
+        .one_of(&[json!({"": 0}), json!({}), json!([0]), json!(0)])
+        .clone();
+    let size = *random.one_of(&[100_000, 600_000, 1_000_000]);
+    let values = vec![value.clone(); size / (value.to_string().len() + 1)];
+    let regex = random.one_of(&[
+        "a|z(?=.{500,1400}$)[^a]*(b.{30})+",
+        "(?=.*c.{7})(?=.*d.{9})(?=.*e.{11})(?=.*f.{13})(?=.*g.{15}).{100,1400}",
+        "[^a]*(b.{100})+",
+    ]);
+    let constraint = match random.once_in(2) {
+        true => json!({"regex": regex}),
+        false => {
+            json!({"json": {"type": "string", "minLength": 500, "pattern": format!("^{regex}$")}})
+        }
+    };
+    let place = *random.one_of(&[
+        "variables",
+        "documents",
+        "a call",
+        "a message",
+        "input",
+        "a tool",
+    ]);
+    let user = json!({"role": "user", "content": "Hi"});
+    let conversation = |answer: Value| json!([user, answer, user]);
+    let (path, mut body) = match place {
+        "variables" => (
+            CHAT,
+            json!({"messages": [user], "chat_template_kwargs": {"x": values}}),
+        ),
+        "documents" => (
+            CHAT,
+            json!({"messages": [user], "documents": [{"x": values}]}),
+        ),
+        "a call" => {
+            let function = json!({"name": "f", "arguments": "{}", "parsed_arguments": values});
+            let call = json!({"id": "c", "type": "function", "function": function});
+            let answer = json!({"role": "assistant", "content": "a", "tool_calls": [call]});
+            (CHAT, json!({"messages": conversation(answer)}))
+        }
+        "a message" => {
+            let answer = json!({"role": "assistant", "content": "a", "annotations": values});
+            (CHAT, json!({"messages": conversation(answer)}))
+        }
+        "input" => {
+            let call = json!({"type": "tool_use", "id": "c", "name": "f", "input": {"a": values}});
+            let result = json!({"type": "tool_result", "tool_use_id": "c", "content": "a"});
+            let answer = json!({"role": "assistant", "content": [call]});
+            let messages = json!([user, answer, {"role": "user", "content": [result]}]);
+            ("/v1/messages", json!({"messages": messages}))
+        }
+        _ => {
+            let schema = json!({"type": "object", "default": values});
+            let tool = json!({"type": "function", "name": "f", "parameters": schema});
+            (
+                "/v1/responses",
+                json!({"input": "Hi", "tools": [tool], "tool_choice": "none"}),
+            )
+        }
+    };
+    let max_tokens = match path {
+        "/v1/responses" => "max_output_tokens",
+        _ => "max_tokens",
+    };
+    body[max_tokens] = json!(2);
+    body["structured_outputs"] = constraint;
+    let label = format!("{} values in {place} beside a constraint", values.len());
+    (label, path, body)
 }
