@@ -4,12 +4,14 @@ mod callers_fields;
 mod conversation;
 mod generate_request;
 mod options;
+mod prompt_length;
+mod thinking;
 mod tokenize;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use protocol::{EngineCoreRequest, SamplingParams, Shared, StructuredOutputsParams};
+use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsParams};
 use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 
@@ -19,15 +21,15 @@ pub use generate_request::{ChatPrompt, ConstraintPart, GenerateRequest, Prompt, 
 pub(crate) use generate_request::{num_bytes, replace_name};
 use generate_request::{with_max_tokens_field, with_prompt_field};
 pub(crate) use options::SharedPieces;
+use thinking::BehindThinking;
 pub(crate) use tokenize::{MAX_COUNTED_TOKENS, TextLimit, TokenizedPrompt};
 
-use crate::error::{ValidationError, cut_short};
+use crate::error::ValidationError;
 use crate::random::random_u64;
 use crate::sampling_params::{MAX_BAD_WORDS, ModelLimits, verify, verify_lengths};
 use crate::stop_strings::StopStrings;
 use crate::structured_outputs::{
-    self, AnswerKind, ConstraintChecker, PLACE_BEHIND_THINKING, Reasoning, ReasoningParser,
-    StructuredOutputsArgs, ThinkingMarkers,
+    AnswerKind, ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs,
 };
 use crate::thinking_split::ThinkingSplit;
 
@@ -76,14 +78,6 @@ pub(crate) struct VerifiedParams {
     max_tokens_field: String,
     behind_thinking: Arc<BehindThinking>,
 }
-
-/// What a constraint becomes behind thinking that plain text marks: where the prompt has opened it, and where the output
-/// may. The requests of a list share it.
-#[derive(Debug, Default)]
-struct BehindThinking([OnceLock<Result<Constraint, ValidationError>>; 2]);
-
-/// A constraint, and what its caller calls its parts.
-type Constraint = (Shared<StructuredOutputsParams>, Arc<CallersFields>);
 
 /// Parameters as they were asked for: of what requests of one list have in common, all that is verified.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,51 +153,6 @@ impl InputProcessor {
         };
         self.structured_outputs = args;
         Ok(self)
-    }
-
-    /// The model's reasoning by these markers. A model without those that nobody has to name doesn't think.
-    fn reasoning_by(
-        &self,
-        markers: &ThinkingMarkers,
-    ) -> Result<Option<Reasoning>, ValidationError> {
-        let ThinkingMarkers { start, end, .. } = markers;
-        let wrong = |message: &str| {
-            let message = format!("thinking_markers: {message}");
-            Err(ValidationError::field("thinking_markers", start, message))
-        };
-        if start.is_empty() || end.is_empty() {
-            return wrong("`start` and `end` must not be empty");
-        }
-        if !markers.preamble.is_empty() && markers.answer.is_empty() {
-            return wrong("`preamble` needs `answer`, the header that tells an answer from it");
-        }
-        if !markers.other_spellings.is_empty() && !markers.text {
-            return wrong("`other_spellings` needs `text`: tokens are spelled in one way");
-        }
-        if start == end {
-            let message =
-                format!("thinking_markers: `start` and `end` must differ, got {start:?} for both");
-            return Err(ValidationError::field("thinking_markers", start, message));
-        }
-        let reasoning = Reasoning::new(&self.tokenizer, markers);
-        if reasoning.is_none() && *markers != ThinkingMarkers::default() {
-            let must = match markers.text {
-                true => "with `text` must have no control token of this model in them",
-                false => {
-                    "must be tokens of this model's vocabulary, or begin with a control token of it (plain text needs \
-                     `\"text\": true`)"
-                }
-            };
-            let channels = [&markers.answer, &markers.answer_end, &markers.preamble];
-            let texts = [start, end].into_iter().chain(channels);
-            let given: Vec<String> = texts
-                .filter(|text| !text.is_empty())
-                .map(|text| format!("{:?}", cut_short(text)))
-                .collect();
-            let message = format!("thinking_markers {must}, got {}", given.join(", "));
-            return Err(ValidationError::field("thinking_markers", start, message));
-        }
-        Ok(reasoning)
     }
 
     /// Validates a request and turns it into what the core needs.
@@ -439,100 +388,6 @@ impl InputProcessor {
         Ok(Some(fields))
     }
 
-    /// Cuts a prompt to `keep` tokens.
-    fn truncate(
-        &self,
-        token_ids: &mut Vec<u32>,
-        keep: i64,
-        side: TruncationSide,
-        params: &SamplingParams,
-    ) -> Result<(), ValidationError> {
-        let max_model_len = self.limits.max_model_len;
-        let keep = match keep {
-            -1 => max_model_len.saturating_sub(params.max_tokens.unwrap_or(1)),
-            _ => u32::try_from(keep)
-                .ok()
-                .filter(|keep| (1..=max_model_len).contains(keep))
-                .ok_or_else(|| {
-                    ValidationError::field(
-                        "truncate_prompt_tokens",
-                        keep,
-                        format!(
-                            "truncate_prompt_tokens must be between 1 and the model's context \
-                             length {max_model_len}, or -1 for what leaves room for the answer"
-                        ),
-                    )
-                })?,
-        };
-        let excess = token_ids.len().saturating_sub(keep as usize);
-        match side {
-            TruncationSide::Left => drop(token_ids.drain(..excess)),
-            TruncationSide::Right => token_ids.truncate(keep as usize),
-        }
-        Ok(())
-    }
-
-    /// Checks a prompt's length and its ids; returns the length. `field` is what the caller calls it. A prompt to
-    /// which nothing is generated may fill the context.
-    fn verify_prompt(
-        &self,
-        token_ids: &[u32],
-        is_prompt_only: bool,
-        field: Option<&str>,
-    ) -> Result<u32, ValidationError> {
-        if token_ids.is_empty() {
-            let message = "the prompt is empty; it must have at least one token";
-            return Err(ValidationError::about("prompt", message));
-        }
-        let max_model_len = self.limits.max_model_len;
-        let Some(prompt_len) = u32::try_from(token_ids.len())
-            .ok()
-            .filter(|&len| len < max_model_len || (is_prompt_only && len == max_model_len))
-        else {
-            return Err(match is_prompt_only {
-                true => self.too_long_to_pool(token_ids.len()),
-                false => self.too_long(token_ids.len(), ""),
-            });
-        };
-        let is_unknown = |&id: &u32| id >= self.limits.vocab_size;
-        if let Some((i, id)) = (token_ids.iter().enumerate()).find(|(_, id)| is_unknown(id)) {
-            let parameter = match field {
-                Some(field) => format!("{field}[{i}]"),
-                None => "prompt".to_owned(),
-            };
-            return Err(ValidationError::field(
-                parameter,
-                id,
-                format!(
-                    "token id {id} is out of range: the model's ids are below {}",
-                    self.limits.vocab_size
-                ),
-            ));
-        }
-        Ok(prompt_len)
-    }
-
-    /// A prompt of `at_least` so many tokens is too long.
-    fn too_long(&self, num_tokens: usize, at_least: &str) -> ValidationError {
-        let max_model_len = self.limits.max_model_len;
-        let message = format!(
-            "This model's maximum context length is {max_model_len} tokens, and the answer needs at \
-             least one of them. However, your prompt contains {at_least}{num_tokens} input tokens. \
-             Shorten it, or set truncate_prompt_tokens"
-        );
-        ValidationError::about("input_tokens", message)
-    }
-
-    /// The same of a prompt to which nothing is generated.
-    fn too_long_to_pool(&self, num_tokens: usize) -> ValidationError {
-        let message = format!(
-            "This model's maximum context length is {} tokens. However, the text has {num_tokens}. Shorten it, or set \
-             truncate_prompt_tokens",
-            self.limits.max_model_len
-        );
-        ValidationError::about("input_tokens", message)
-    }
-
     /// True if a token is one of the tokenizer's control tokens.
     pub(crate) fn is_special_token(&self, token_id: u32) -> bool {
         self.tokenizer.is_special_token(token_id)
@@ -569,92 +424,6 @@ impl InputProcessor {
         verify_lengths(params)?;
         params.seed.get_or_insert_with(random_u64);
         Ok(())
-    }
-
-    /// True if the model's thinking is told apart.
-    pub(crate) fn thinks(&self) -> bool {
-        self.reasoning.is_some()
-    }
-
-    /// True if its thinking can be held to a budget: it stands between tokens.
-    pub(crate) fn takes_thinking_budget(&self) -> bool {
-        let reasoning = self.reasoning.as_ref();
-        reasoning.is_some_and(|reasoning| reasoning.text_markers().is_none())
-    }
-
-    /// Where plain text marks thinking, puts the thinking before the answer into the constraint: what tokens write the
-    /// marks can't be known ahead. The tokens around other models' thinking are followed by the core.
-    fn put_behind_thinking(
-        &self,
-        (constraint, callers_fields): (
-            &mut Option<Shared<StructuredOutputsParams>>,
-            &mut Option<Arc<CallersFields>>,
-        ),
-        reasoning_ended: Option<bool>,
-        behind_thinking: &BehindThinking,
-    ) -> Result<(), ValidationError> {
-        let reasoning = self.reasoning.as_ref();
-        let markers = reasoning.and_then(Reasoning::text_markers);
-        let (Some(markers), Some(params), Some(fields)) = (markers, constraint, callers_fields)
-        else {
-            return Ok(());
-        };
-        let is_open = reasoning_ended == Some(false);
-        let [undecided, open] = &behind_thinking.0;
-        let known = match is_open {
-            true => open,
-            false => undecided,
-        };
-        let (whole, places) = known
-            .get_or_init(|| {
-                let whole = structured_outputs::behind_thinking(
-                    params,
-                    markers,
-                    is_open,
-                    &fields.constraint,
-                )?;
-                Ok((whole.into(), Arc::new(fields.within(PLACE_BEHIND_THINKING))))
-            })
-            .clone()?;
-        (*params, *fields) = (whole, places);
-        Ok(())
-    }
-
-    /// Fills what the core needs to know of the model's thinking. Returns whether a constraint
-    /// holds from the first token.
-    fn complete_thinking(
-        &self,
-        params: &mut SamplingParams,
-        reasoning_ended: Option<bool>,
-        answer: AnswerKind,
-    ) -> Result<bool, ValidationError> {
-        let reasoning = self.reasoning.as_ref();
-        let mut thinking_tokens = reasoning.and_then(Reasoning::thinking_tokens);
-        if let Some(tokens) = &mut thinking_tokens
-            && answer == AnswerKind::WithHeader
-        {
-            tokens.separator_token_ids.clear();
-        }
-        if let Some(budget) = params.thinking_token_budget {
-            if thinking_tokens.is_none() {
-                let message = "thinking_token_budget needs a model whose tokenizer has tokens around thinking, \
-                               such as <think> and </think>; leave it out";
-                return Err(ValidationError::field(
-                    "thinking_token_budget",
-                    budget,
-                    message,
-                ));
-            }
-            params.thinking_tokens = thinking_tokens.clone();
-        }
-        let Some(constraint) = &params.structured_outputs else {
-            return Ok(false);
-        };
-        let from_the_start = constraint.enable_in_reasoning || reasoning_ended == Some(true);
-        if !from_the_start {
-            params.thinking_tokens = thinking_tokens;
-        }
-        Ok(from_the_start)
     }
 
     /// Each word as token sequences: at the start of a text, and after a space.
