@@ -402,6 +402,7 @@ impl EngineArgs {
                 block_size: self.block_size,
                 num_blocks_override: self.num_blocks_override,
                 kv_cache_memory_bytes: self.kv_cache_memory_bytes,
+                num_blocks_of_first: None,
                 gpu_memory_utilization: self.gpu_memory_utilization,
                 cache_dtype: match self.kv_cache_dtype {
                     KvCacheDtypeArg::Auto => KvCacheDtype::Auto,

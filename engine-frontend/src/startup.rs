@@ -120,8 +120,8 @@ async fn kv_event_publishers(args: &EngineArgs) -> Result<Vec<KVEventPublisher>,
     Ok(publishers)
 }
 
-/// Where core `rank` comes from. Of several each has the length of the first, however much memory is free when it
-/// starts: an answer must not depend on the core that gives it.
+/// Where core `rank` comes from, beside the first or after it. Each has the length and the blocks of the first, however
+/// much memory is free when it starts: an answer must not depend on the core that gives it.
 fn source_of(
     args: &EngineArgs,
     rank: u32,
@@ -129,9 +129,8 @@ fn source_of(
     first: &EngineCoreReadyResponse,
 ) -> CoreSource {
     let mut config = args.engine_config_of(rank);
-    if args.data_parallel_size > 1 {
-        config.model_config.max_model_len = Some(first.max_model_len);
-    }
+    config.model_config.max_model_len = Some(first.max_model_len);
+    config.cache_config.num_blocks_of_first = Some(first.num_blocks);
     CoreSource::Launch(Box::new((launch.clone(), config)))
 }
 

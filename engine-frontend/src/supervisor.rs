@@ -12,6 +12,7 @@ mod processor;
 mod restart;
 mod shutdown;
 mod source;
+mod utility;
 mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,8 +104,8 @@ struct State {
     health: CoreHealth,
     /// Whether it has shown no sign of life for a moment, though it has work.
     is_silent: bool,
-    /// The mode in which it is paused, to pause the next one too.
-    pause_mode: Option<String>,
+    /// The mode in which it is paused, or the next one is to be.
+    pause_mode: Option<&'static str>,
     /// Why the supervisor killed the core, where it did.
     killed_because: Option<String>,
     /// Why it is [`CoreHealth::Dead`], where it was not told to end.
@@ -193,30 +194,6 @@ impl SupervisedCore {
     /// The core's process, where there is one now and this frontend started it.
     pub fn process_id(&self) -> Option<u32> {
         self.state().client.as_ref().and_then(|c| c.process_id())
-    }
-
-    /// Calls a method of the core that there is now. What it changed is lost with that core, but a pause isn't.
-    ///
-    /// # Errors
-    /// The core doesn't know the method or fails at it, or there is none.
-    pub async fn call_utility(
-        &self,
-        method: &str,
-        args: &[serde_json::Value],
-    ) -> Result<serde_json::Value, EngineCoreClientError> {
-        let Some(client) = self.client() else {
-            return Err(EngineCoreClientError::EngineDead(self.state().why_gone()));
-        };
-        let answer = client.call_utility(method, args).await?;
-        match method {
-            "pause_scheduler" => {
-                let mode = args.first().and_then(serde_json::Value::as_str);
-                self.state().pause_mode = mode.map(str::to_owned);
-            }
-            "resume_scheduler" => self.state().pause_mode = None,
-            _ => {}
-        }
-        Ok(answer)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

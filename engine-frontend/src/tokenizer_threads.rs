@@ -17,9 +17,9 @@ const MAX_THREADS: usize = 4;
 /// Most threads that serve connections and streams.
 const MAX_WORKERS: usize = 8;
 
-/// Blocking threads that do something else: one reads the input of a batch; of a server two parse large bodies of
-/// clients with a key, two those of others, and two make long answers.
-const OTHER_BLOCKING_THREADS: usize = 6;
+/// Blocking threads that do something else: one reads the input of a batch; of a server four parse bodies of clients
+/// with a key, four those of others, and two make long answers.
+const OTHER_BLOCKING_THREADS: usize = 10;
 
 /// A runtime for an engine's frontend. It has no more blocking threads than the frontend needs. From here
 /// on a file that may not grow (`ulimit -f`) is an error where it is written, not the process's end.
@@ -53,8 +53,8 @@ fn num_threads() -> usize {
 /// Bytes of input above which work is large.
 pub(crate) const LARGE: usize = 256 << 10;
 
-/// Bytes of a text above which it takes long to tokenize: some ten milliseconds.
-const LONG: usize = 16 << 10;
+/// Bytes of input above which work takes long: some ten milliseconds to tokenize it, and up to two to read it.
+pub(crate) const LONG: usize = 16 << 10;
 
 /// Runs what takes too long for a thread that serves streams, on a few blocking threads of the
 /// runtime however much there is to do. Clients take turns on them, and long work leaves one of them to the

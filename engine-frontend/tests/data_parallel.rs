@@ -51,8 +51,12 @@ impl FakeCore {
                         }
                         continue;
                     };
-                    if call.method == "die" {
-                        break;
+                    match call.method.as_str() {
+                        "die" => break,
+                        "pause_scheduler" | "resume_scheduler" => {
+                            let _ = tell.send(message.clone());
+                        }
+                        _ => {}
                     }
                     let result = match call.method.as_str() {
                         "heartbeat" => json!({"beats": 1, "runnable": false, "paused": false}),
@@ -96,6 +100,14 @@ impl FakeCore {
         match self.told.recv().await.unwrap() {
             EngineCoreRequestType::Abort(ids) => ids,
             other => panic!("expected an abort, got {other:?}"),
+        }
+    }
+
+    /// The method that is called next to pause it or to let it go on, and its arguments.
+    async fn called(&mut self) -> (String, String) {
+        match self.told.recv().await.unwrap() {
+            EngineCoreRequestType::Utility(call) => (call.method, call.args),
+            other => panic!("expected a call, got {other:?}"),
         }
     }
 
@@ -214,6 +226,45 @@ async fn what_a_dead_core_had_goes_on_in_the_other_at_once() {
     client.add_request(request("e", 5, 20)).unwrap();
     assert_eq!(ids(&first.added().await), ["e"]);
     assert_eq!(client.health(), CoreHealth::Healthy);
+}
+
+/// It was told that a core is gone, and the next one was not paused, or was for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_reaches_a_core_that_is_being_replaced() {
+    let (client, mut first, mut second) = two_cores().await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    client.on_event(move |_, event| tell.send(event).unwrap());
+    let pause = [json!("abort"), json!(true)];
+    let call = async |method, args: &[_]| client.call_utility(method, args).await.unwrap();
+    let expected = |method: &str, args: &str| (method.to_owned(), args.to_owned());
+    let null = json!(null);
+
+    let place = first.address.path().with_extension("elsewhere");
+    std::fs::rename(first.address.path(), &place).unwrap();
+    first.die().await;
+    assert_eq!(told.recv().await, Some(CoreEvent::Died));
+    let answers = call("pause_scheduler", &pause).await;
+    assert_eq!(answers, [null.clone(), json!(true)]);
+    let with_cache = expected("pause_scheduler", r#"["abort",true]"#);
+    assert_eq!(second.called().await, with_cache);
+    assert_eq!(call("is_scheduler_paused", &[]).await[0], true);
+    assert_eq!(call("reset_prefix_cache", &[]).await[0], true);
+    std::fs::rename(&place, first.address.path()).unwrap();
+    // There is nothing to abort in the next one.
+    let without = expected("pause_scheduler", r#"["keep",false]"#);
+    assert_eq!(first.called().await, without);
+    assert_eq!(told.recv().await, Some(CoreEvent::Restarted));
+
+    std::fs::rename(first.address.path(), &place).unwrap();
+    first.die().await;
+    assert_eq!(told.recv().await, Some(CoreEvent::Died));
+    let answers = call("resume_scheduler", &[]).await;
+    assert_eq!(answers, [null, json!(true)]);
+    assert_eq!(call("is_scheduler_paused", &[]).await[0], false);
+    std::fs::rename(&place, first.address.path()).unwrap();
+    assert_eq!(told.recv().await, Some(CoreEvent::Restarted));
+    client.add_request(request("a", 1, 20)).unwrap();
+    assert_eq!(ids(&first.added().await), ["a"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -185,6 +185,9 @@ pub struct CacheConfig {
     pub num_blocks_override: Option<u32>,
     /// Memory for keys and values in bytes; `None` is chosen from the free memory.
     pub kv_cache_memory_bytes: Option<u64>,
+    /// Blocks of the core that this one stands beside or in for, whatever the two before say: it has as many, or fewer
+    /// where less memory is free. `None` for a first core.
+    pub num_blocks_of_first: Option<u32>,
     /// Share of a GPU's memory that the core may take, `0..=1`; of no meaning on the processor.
     pub gpu_memory_utilization: f64,
     /// Number format of keys and values.
@@ -216,6 +219,7 @@ impl Default for CacheConfig {
         Self {
             block_size: 16,
             num_blocks_override: None,
+            num_blocks_of_first: None,
             kv_cache_memory_bytes: None,
             gpu_memory_utilization: 0.9,
             cache_dtype: KvCacheDtype::Auto,

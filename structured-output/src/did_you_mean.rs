@@ -11,16 +11,28 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     }
     let name = plain(name);
     let most = if name.len() <= 4 { 1 } else { 2 };
+    // The others are further away than their lengths differ.
+    let is_near = |known: &&str| num_letters(known).abs_diff(name.len()) <= most;
     let distances = known
         .into_iter()
+        .filter(is_near)
         .map(|known| (distance(&name, &plain(known)), known));
     let (distance, closest) = distances.min_by_key(|(distance, _)| *distance)?;
     (distance <= most).then_some(closest)
 }
 
+fn letters(name: &str) -> impl Iterator<Item = u8> {
+    name.bytes().filter(|byte| !matches!(byte, b'_' | b'-'))
+}
+
+fn num_letters(name: &str) -> usize {
+    letters(name).count()
+}
+
 fn plain(name: &str) -> Vec<u8> {
-    let letters = name.bytes().filter(|byte| !matches!(byte, b'_' | b'-'));
-    letters.map(|byte| byte.to_ascii_lowercase()).collect()
+    letters(name)
+        .map(|byte| byte.to_ascii_lowercase())
+        .collect()
 }
 
 /// The Levenshtein distance of two names.

@@ -129,8 +129,8 @@ fn of_cores(num_cores: u32) -> String {
     }
 }
 
-/// Chooses the number of blocks: `num_blocks_override`, else what `kv_cache_memory_bytes` hold, else
-/// what `max_num_seqs` sequences of full length need, up to the memory's share.
+/// Chooses the number of blocks: up to `num_blocks_of_first`, else `num_blocks_override`, else what
+/// `kv_cache_memory_bytes` hold, else what `max_num_seqs` sequences of full length need, up to the memory's share.
 ///
 /// A `max_model_len` that was asked for is kept or refused; the model's own is lowered to what
 /// the cache holds.
@@ -160,16 +160,18 @@ pub(crate) fn size_kv_cache(
     let wanted_len = asked_len.unwrap_or(model_len);
     // One more for the null block.
     let blocks_for = |num_tokens: u32| u64::from(num_tokens.div_ceil(block_size)) + 1;
-    let num_blocks = match (config.num_blocks_override, config.kv_cache_memory_bytes) {
-        (Some(num_blocks), _) => u64::from(num_blocks),
-        (None, Some(bytes)) => bytes / bytes_per_block,
-        (None, None) => {
+    let most = (available / bytes_per_block.saturating_add(BOOKKEEPING_BYTES)).min(MAX_BLOCKS);
+    let asked = (config.num_blocks_override, config.kv_cache_memory_bytes);
+    let num_blocks = match (config.num_blocks_of_first, asked) {
+        (Some(num_blocks), _) => most.min(u64::from(num_blocks)),
+        (None, (Some(num_blocks), _)) => u64::from(num_blocks),
+        (None, (None, Some(bytes))) => bytes / bytes_per_block,
+        (None, (None, None)) => {
             let affordable = available as f64 * memory.default_share;
             let useful = (blocks_for(wanted_len) - 1) * u64::from(max_num_seqs.max(1)) + 1;
             useful.min(affordable as u64 / (bytes_per_block + BOOKKEEPING_BYTES))
         }
     };
-    let most = (available / bytes_per_block.saturating_add(BOOKKEEPING_BYTES)).min(MAX_BLOCKS);
     let fits = u32::try_from(num_blocks)
         .ok()
         .filter(|_| num_blocks <= most);
@@ -297,6 +299,32 @@ mod tests {
                 max_model_len: 32
             })
         );
+    }
+
+    /// Less memory is free by then: the first one's cache is part of what isn't.
+    #[test]
+    fn a_further_core_has_the_blocks_of_the_first_if_all_that_is_free_holds_its_length() {
+        let memory = |num_blocks: u64| num_blocks * (100 + BOOKKEEPING_BYTES);
+        let first = size(CacheConfig::default(), None, memory(22)).unwrap();
+        let config = CacheConfig {
+            num_blocks_of_first: Some(first.num_blocks),
+            // That of the first's setting.
+            kv_cache_memory_bytes: Some(1 << 40),
+            ..CacheConfig::default()
+        };
+        let asked_len = Some(first.max_model_len);
+        for free in [22, 15, 11] {
+            assert_eq!(size(config.clone(), asked_len, memory(free)), Ok(first));
+        }
+        assert!(matches!(
+            size(config.clone(), asked_len, memory(10)),
+            Err(KvCacheSizeError::TooSmall { .. })
+        ));
+        let fewer = KvCacheSize {
+            num_blocks: 10,
+            max_model_len: 100,
+        };
+        assert_eq!(size(config, Some(100), memory(10)), Ok(fewer));
     }
 
     #[test]

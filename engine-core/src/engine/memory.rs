@@ -1,6 +1,7 @@
 //! How much memory this process may still take.
 
 use std::fs;
+use std::path::Path;
 
 /// Bytes that can be had without swapping: what Linux estimates for the machine, and what the
 /// process's control group leaves. `None` where the system doesn't say.
@@ -40,17 +41,21 @@ fn group_path<'a>(groups: &'a str, marker: &str) -> Option<&'a str> {
         .find_map(|line| line.split_once(marker).map(|(_, path)| path))
 }
 
+/// The least that the limits of a group and of those around it leave.
 fn remaining_bytes(root: &str, group: &str, limit: &str, used: &str) -> Option<u64> {
+    let of_folder = |folder: &Path| {
+        let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        let limit: u64 = read(limit)?.trim().parse().ok()?;
+        let used: u64 = read(used)?.trim().parse().ok()?;
+        let droppable = read("memory.stat").map_or(0, |stat| file_bytes(&stat));
+        Some(limit.saturating_sub(used.saturating_sub(droppable)))
+    };
     // A container often sees its own group as the root, whatever its path is called.
-    [format!("{root}{group}"), root.to_owned()]
-        .iter()
-        .find_map(|folder| {
-            let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
-            let limit: u64 = read(limit)?.trim().parse().ok()?;
-            let used: u64 = read(used)?.trim().parse().ok()?;
-            let droppable = read("memory.stat").map_or(0, |stat| file_bytes(&stat));
-            Some(limit.saturating_sub(used.saturating_sub(droppable)))
-        })
+    let group = Path::new(root).join(group.trim_start_matches('/'));
+    let around = group
+        .ancestors()
+        .take_while(|folder| folder.starts_with(root));
+    around.filter_map(of_folder).min()
 }
 
 /// Bytes of file pages by a `memory.stat`. Pages of files in memory (`memfd_create`) are no such.
@@ -90,5 +95,29 @@ mod tests {
         let stat = "anon 5\ninactive_file 4096\nactive_file 100\nactive_file_x 7\n";
         assert_eq!(file_bytes(stat), 4196);
         assert_eq!(file_bytes("anon 5\n"), 0);
+    }
+
+    #[test]
+    fn the_tightest_of_a_group_and_those_around_it_holds() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |folder: &str, limit: &str, used: &str| {
+            let folder = root.path().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("memory.max"), limit).unwrap();
+            fs::write(folder.join("memory.current"), used).unwrap();
+        };
+        let remaining = |group: &str| {
+            let root = root.path().to_str().unwrap();
+            remaining_bytes(root, group, "memory.max", "memory.current")
+        };
+        write("slice/unit", "max\n", "10\n");
+        assert_eq!(remaining("/slice/unit"), None);
+        write("slice", "1000\n", "300\n");
+        assert_eq!(remaining("/slice/unit"), Some(700));
+        write("slice/unit", "500\n", "10\n");
+        assert_eq!(remaining("/slice/unit"), Some(490));
+        write("", "400\n", "0\n");
+        // A path that the container doesn't see.
+        assert_eq!(remaining("/elsewhere"), Some(400));
     }
 }

@@ -246,6 +246,8 @@ pub fn load_engine_core(
             scheduler_config.max_num_batched_tokens as usize,
         )? {
             Some(bytes) => CacheMemory::of_device(bytes),
+            // The first one has left the others theirs.
+            None if cache_config.num_blocks_of_first.is_some() => CacheMemory::of_host(1),
             None => CacheMemory::of_host(size),
         },
     )?;

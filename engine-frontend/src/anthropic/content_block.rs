@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::error::ValidationError;
+use crate::error::{ValidationError, cut_short};
 use crate::openai::{check_keys, missing, object, parse};
 
 const TEXT: &[&str] = &[
@@ -56,18 +56,18 @@ impl ContentBlock {
     pub(super) fn read(field: &str, block: Value) -> Result<Self, ValidationError> {
         let mut block = object(field, block)?;
         block.retain(|_, value| !value.is_null());
-        let kind = block.get("type").cloned().unwrap_or_default();
+        let kind = kind_of(&block);
         let known = match kind.as_str() {
-            Some("text") => TEXT,
-            Some("tool_use") => TOOL_USE,
-            Some("tool_result") => TOOL_RESULT,
-            Some("thinking") => THINKING,
-            Some("redacted_thinking") => REDACTED_THINKING,
-            other => return Err(refused(field, other, &kind)),
+            "text" => TEXT,
+            "tool_use" => TOOL_USE,
+            "tool_result" => TOOL_RESULT,
+            "thinking" => THINKING,
+            "redacted_thinking" => REDACTED_THINKING,
+            _ => return Err(refused(field, &block)),
         };
         check_keys(field, &block, known)?;
         Ok(match kind.as_str() {
-            Some("tool_use") => {
+            "tool_use" => {
                 let at_input = format!("{field}.input");
                 let input = block.remove("input").ok_or_else(|| missing(&at_input))?;
                 let input = object(&at_input, input)?;
@@ -80,7 +80,7 @@ impl ContentBlock {
                 call["function"] = function;
                 Self::ToolUse(call)
             }
-            Some("tool_result") => {
+            "tool_result" => {
                 let id: String = take(field, &mut block, "tool_use_id")?;
                 let is_error = match block.remove("is_error") {
                     Some(is_error) => parse(&format!("{field}.is_error"), is_error)?,
@@ -98,8 +98,8 @@ impl ContentBlock {
                 };
                 Self::ToolResult(json!({"role": "tool", "tool_call_id": id, "content": content}))
             }
-            Some("thinking") => Self::Thinking(take(field, &mut block, "thinking")?),
-            Some("redacted_thinking") => Self::RedactedThinking,
+            "thinking" => Self::Thinking(take(field, &mut block, "thinking")?),
+            "redacted_thinking" => Self::RedactedThinking,
             _ => Self::Text(take(field, &mut block, "text")?),
         })
     }
@@ -114,7 +114,7 @@ pub(super) fn text_of(field: &str, content: Value) -> Result<String, ValidationE
     };
     let texts = blocks.into_iter().enumerate().map(|(j, block)| {
         let field = format!("{field}[{j}]");
-        let kind = block.get("type").cloned().unwrap_or_default();
+        let kind = block.as_object().map(kind_of).unwrap_or_default();
         match ContentBlock::read(&field, block)? {
             ContentBlock::Text(text) => Ok(text),
             _ => Err(misplaced(
@@ -134,15 +134,22 @@ pub(super) fn no_content(field: &str, value: &Value) -> ValidationError {
 }
 
 /// The error about a block where it can't stand.
-pub(super) fn misplaced(field: &str, kind: &Value, why: &str) -> ValidationError {
+pub(super) fn misplaced(field: &str, kind: &str, why: &str) -> ValidationError {
     let field = format!("{field}.type");
-    let message = format!("{field} {kind} can't stand there: {why}");
+    let message = format!("{field} {kind:?} can't stand there: {why}");
     ValidationError::field(field, kind, message)
 }
 
+/// What kind of block one says it is; empty where it doesn't. Cut short, as it may say anything.
+pub(super) fn kind_of(block: &Map<String, Value>) -> String {
+    let kind = block.get("type").and_then(Value::as_str);
+    kind.map(cut_short).unwrap_or_default()
+}
+
 /// The error about a block of a kind that isn't read.
-fn refused(field: &str, kind: Option<&str>, value: &Value) -> ValidationError {
-    let why = match kind {
+fn refused(field: &str, block: &Map<String, Value>) -> ValidationError {
+    let value = block.get("type").unwrap_or(&Value::Null);
+    let why = match value.as_str() {
         Some(kind) if NO_TEXT.contains(&kind) => "this engine reads text only",
         Some(kind) if kind == "server_tool_use" || kind.ends_with("_tool_result") => {
             "the server runs no tools of its own"

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::content_block::{ContentBlock, misplaced, no_content, text_of};
+use super::content_block::{ContentBlock, kind_of, misplaced, no_content, text_of};
 use crate::error::ValidationError;
 use crate::openai::{Warnings, check_keys, object};
 
@@ -104,7 +104,7 @@ impl Conversation {
         let mut texts = Vec::new();
         for (j, block) in blocks.into_iter().enumerate() {
             let field = format!("{field}[{j}]");
-            let kind = block.get("type").cloned().unwrap_or_default();
+            let kind = block.as_object().map(kind_of).unwrap_or_default();
             match ContentBlock::read(&field, block)? {
                 ContentBlock::Text(text) => texts.push(text),
                 ContentBlock::ToolResult(message) => {
@@ -144,7 +144,7 @@ impl Conversation {
         let (mut texts, mut thinking, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for (j, block) in blocks.into_iter().enumerate() {
             let field = format!("{field}[{j}]");
-            let kind = block.get("type").cloned().unwrap_or_default();
+            let kind = block.as_object().map(kind_of).unwrap_or_default();
             match ContentBlock::read(&field, block)? {
                 ContentBlock::Text(text) => texts.push(text),
                 ContentBlock::Thinking(text) => thinking.push(text),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::error::ValidationError;
+use crate::error::{ValidationError, cut_short_display};
 use crate::openai::{Fields, Warnings, check_keys, check_number_of_tools, missing, object, parse};
 
 /// Names of a function's fields in this API.
@@ -45,12 +45,19 @@ pub(super) fn take(
     let Some(choice) = fields.take_object(TOOL_CHOICE)? else {
         return Ok(false);
     };
-    let given = Value::from(choice.clone());
+    let kind = choice
+        .get("type")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
     let forces_a_call = take_choice(choice, chat)?;
     let has_tools = chat.get("tools").and_then(Value::as_array);
     if forces_a_call && has_tools.is_none_or(Vec::is_empty) {
         let message = format!("{TOOL_CHOICE} needs tools");
-        return Err(ValidationError::field(TOOL_CHOICE, given, message));
+        return Err(ValidationError::field(
+            TOOL_CHOICE,
+            kind.unwrap_or_default(),
+            message,
+        ));
     }
     Ok(forces_a_call)
 }
@@ -115,7 +122,7 @@ fn take_choice(
         Some("none") => (&[], json!("none")),
         Some("tool") => {
             let field = "tool_choice.name";
-            let name = choice.get("name").cloned().ok_or_else(|| missing(field))?;
+            let name = choice.remove("name").ok_or_else(|| missing(field))?;
             let name: String = parse(field, name)?;
             let named = json!({"type": "function", "function": {"name": name}});
             (&["name", "disable_parallel_tool_use"], named)

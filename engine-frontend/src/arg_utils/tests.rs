@@ -80,6 +80,7 @@ fn every_flag_reaches_the_configuration() {
         cache_config: CacheConfig {
             block_size: 32,
             num_blocks_override: Some(99),
+            num_blocks_of_first: None,
             kv_cache_memory_bytes: Some(1000),
             gpu_memory_utilization: 0.5,
             cache_dtype: protocol::KvCacheDtype::Q8,

@@ -6,7 +6,7 @@ use tokenizer::Tokenizer;
 use super::{AsyncLLM, internal_error};
 use crate::error::{GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor, ProcessedInputs, Prompt};
-use crate::tokenizer_threads::LARGE;
+use crate::tokenizer_threads::LONG;
 
 impl AsyncLLM {
     /// Makes requests ready for the core, on no thread that serves streams: a long prompt takes a while to
@@ -64,7 +64,7 @@ impl AsyncLLM {
         num_bytes: usize,
         work: impl FnOnce(&CancelFlag) -> T + Send + 'static,
     ) -> Result<T, GenerateError> {
-        match num_bytes <= LARGE {
+        match num_bytes <= LONG {
             true => Ok(work(&CancelFlag::new())),
             false => self.run_aside(num_bytes, work).await,
         }

@@ -21,7 +21,7 @@ use crate::pooler_config::{PoolerConfig, ScoreKind};
 use crate::sampling_params::params_without_text;
 
 /// Most tokens of all prompts of a request together: 16 MiB as ids, and half of a frame.
-const MAX_PROMPT_TOKENS: usize = 4 << 20;
+const MAX_PROMPT_TOKENS: usize = 2 << 20;
 
 /// Most bytes of all pairs of texts together, the first text counted before each second: a few seconds of tokenizing.
 const MAX_PAIR_BYTES: usize = 32 << 20;

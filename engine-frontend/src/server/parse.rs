@@ -10,13 +10,14 @@ use super::memory::Share;
 use crate::client_turns::ClientTurns;
 use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
-use crate::tokenizer_threads::LARGE;
+use crate::tokenizer_threads::{LARGE, LONG};
 use crate::unique_json::{self, UniqueJsonError};
 
-/// Makes requests of bodies. Large ones are parsed away from the threads that serve streams, two at a time and
-/// one of a client's: what a body's values take is known, and counted, when they are made.
+/// Makes requests of bodies. All but short ones are parsed away from the threads that serve streams, two at a time and one
+/// of a client's, and two more of large ones: what a body's values take is known, and counted, when they are made.
 #[derive(Debug, Clone)]
 pub(super) struct BodyParser {
+    for_medium: ClientTurns,
     for_large: ClientTurns,
     max_value_bytes: usize,
 }
@@ -25,6 +26,7 @@ impl BodyParser {
     /// A parser of bodies whose values take at most so many bytes of memory.
     pub(super) fn new(max_value_bytes: usize) -> Self {
         Self {
+            for_medium: ClientTurns::new(2, 1),
             for_large: ClientTurns::new(2, 1),
             max_value_bytes,
         }
@@ -47,15 +49,22 @@ impl BodyParser {
             take_memory(&mut share, value_bytes)?;
             Ok((read(value)?, share))
         };
-        if bytes.len() <= LARGE {
+        if bytes.len() <= LONG {
             return read(bytes, share);
         }
-        let turn = self.for_large.acquire().await;
+        let is_large = bytes.len() > LARGE;
+        let turns = match is_large {
+            true => &self.for_large,
+            false => &self.for_medium,
+        };
+        let turn = turns.acquire().await;
         let parsed = spawn_blocking(move || {
             // Given back by the thread, as the share is: its future may be dropped before.
             let _turn = turn;
             let parsed = read(bytes, share);
-            give_memory_back();
+            if is_large {
+                give_memory_back();
+            }
             parsed
         });
         parsed.await.unwrap_or_else(|error| {

@@ -146,7 +146,7 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         move |index, event| {
             app.upgrade()
                 .iter()
-                .for_each(|app| app.note_event(index, event))
+                .for_each(|app| app.metrics.record_event(index, event))
         }
     });
     if let Some(hang_up) = hang_up {

@@ -12,7 +12,6 @@ use super::client::Means;
 use super::connections::{Connections, Limits};
 use crate::client_turns::ClientTurns;
 use crate::data_parallel::DataParallelClient;
-use crate::engine_core_client::CoreEvent;
 use crate::metrics::PrometheusStatLogger;
 use crate::openai::OpenAIServing;
 
@@ -74,14 +73,6 @@ impl AppState {
             metrics,
             args,
             default_seed,
-        }
-    }
-
-    /// Counts what happens to a core. One that was started in the place of another is not paused.
-    pub(super) fn note_event(&self, engine_index: u32, event: CoreEvent) {
-        self.metrics.record_event(engine_index, event);
-        if event == CoreEvent::Restarted && self.is_paused.swap(false, Ordering::Relaxed) {
-            tracing::warn!("the core that was paused is gone; the one in its place is not paused");
         }
     }
 }

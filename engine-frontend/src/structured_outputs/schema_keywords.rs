@@ -392,12 +392,17 @@ pub fn schema_warnings(schema: &Value) -> (Vec<SchemaWarning>, usize) {
             Some(format) => format!("format {format:?}"),
             None => keyword.to_owned(),
         });
+        let is_full = warnings.len() == MAX_WARNINGS;
+        if is_full && warnings.iter().all(|known| known.keyword != name) {
+            num_more += 1;
+            return;
+        }
         let instead = instead(place, keyword, format);
         let is_same =
             |known: &&mut SchemaWarning| known.keyword == name && known.instead == instead;
         if let Some(known) = warnings.iter_mut().find(is_same) {
             known.places += 1;
-        } else if warnings.len() < MAX_WARNINGS {
+        } else if !is_full {
             warnings.push(SchemaWarning {
                 pointer: pointer(place.path, keyword),
                 keyword: name,

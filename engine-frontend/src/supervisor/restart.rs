@@ -58,8 +58,20 @@ impl SupervisedCore {
             }
         };
         self.num_restarts.fetch_add(1, Ordering::Relaxed);
-        let is_paused = self.pause_again(&client).await;
-        let mut state = self.state();
+        // Before it has any request: what was running then waits too.
+        let (mut is_paused, mut pause_mode) = (false, None);
+        let mut state = loop {
+            let wanted = self.state().pause_mode;
+            if wanted != pause_mode {
+                is_paused = self.set_pause(&client, wanted).await;
+                pause_mode = wanted;
+            }
+            let state = self.state();
+            // It may have been told otherwise meanwhile.
+            if state.pause_mode == pause_mode {
+                break state;
+            }
+        };
         state.client = Some(Arc::new(client));
         state.is_silent = false;
         state.health = match is_paused {
@@ -73,28 +85,6 @@ impl SupervisedCore {
             outputs: failed.into_iter().map(failed_alone).collect(),
             ..EngineCoreOutputs::default()
         })
-    }
-
-    /// Pauses a core that takes the place of a paused one, before it has any request: what was running then waits too.
-    /// Whether it is paused.
-    async fn pause_again(&self, client: &EngineCoreClient) -> bool {
-        let Some(mode) = self.state().pause_mode.clone() else {
-            return false;
-        };
-        // There is nothing to abort.
-        let mode = if mode == "abort" {
-            "keep"
-        } else {
-            mode.as_str()
-        };
-        let args = [mode.into(), false.into()];
-        match client.call_utility("pause_scheduler", &args).await {
-            Ok(_) => true,
-            Err(error) => {
-                tracing::error!("another engine core isn't paused: {error}");
-                false
-            }
-        }
     }
 
     async fn start_another(

@@ -95,6 +95,7 @@ fn cache_config() -> impl Strategy<Value = CacheConfig> {
     fields!(CacheConfig from CacheConfig::default();
         block_size: any::<u32>(),
         num_blocks_override: any::<Option<u32>>(),
+        num_blocks_of_first: any::<Option<u32>>(),
         kv_cache_memory_bytes: any::<Option<u64>>(),
         gpu_memory_utilization: any::<f64>(),
         cache_dtype: prop_oneof![

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use super::support::Server;
+use super::support::{Server, builtin_model_with_context};
 
 /// The server that all these tests talk to. It ends with the test program.
 fn base_url() -> String {
@@ -198,18 +198,7 @@ fn the_litellm_package_works_unchanged() {
 /// what it was made for it answers nonsense: a test holds it to a schema, and always takes the likeliest token, or now
 /// and then it calls tools until the context is full.
 fn with_a_longer_context() -> (TempDir, Server) {
-    let folder = tempfile::tempdir().unwrap();
-    let model = integration_tests::workspace().join("builtin-model/model");
-    for file in std::fs::read_dir(model).unwrap() {
-        let file = file.unwrap();
-        std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
-    }
-    let config = folder.path().join("config.json");
-    let made_for = r#""max_position_embeddings": 2048"#;
-    let text = std::fs::read_to_string(&config).unwrap();
-    assert!(text.contains(made_for), "{text}");
-    let longer = text.replace(made_for, r#""max_position_embeddings": 32768"#);
-    std::fs::write(&config, longer).unwrap();
+    let folder = builtin_model_with_context(32_768);
     let named = "--served-model-name=formwork-builtin";
     let model = folder.path().to_str().unwrap();
     let greedy = r#"--override-generation-config={"temperature": 0}"#;

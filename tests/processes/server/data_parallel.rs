@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::access::start_managed;
 use super::client::{Answer, Pending, start};
 use super::support::{
-    Server, chat, children, eventually, formwork, long_stream, signal, streamed_text,
+    Server, builtin_model_with_context, chat, children, eventually, formwork, long_stream, signal,
+    streamed_text,
 };
 use crate::batch::Batch;
 use crate::support::Process;
@@ -122,6 +123,32 @@ fn two_cores_answer_as_one_does_and_go_on_for_each_other() {
     );
     // Both work again.
     assert_eq!(ask_all(&two, &questions, || ()), expected);
+}
+
+/// Where the memory holds no whole context, each further core found another length than the first and was refused.
+#[test]
+fn a_length_that_the_memory_limits_is_that_of_all_cores_and_of_those_that_replace_them() {
+    if !has_two_processors() {
+        return;
+    }
+    // 46 GB of keys and values, of which half of what is free may be taken.
+    let model = builtin_model_with_context(20_000_000);
+    let model = model.path().to_str().unwrap();
+    for flags in [&TWO[..], &[]] {
+        let server = Server::start(&[&["--model", model], flags].concat());
+        let body = chat("Tell me about stone.", 8);
+        let expected = server.post(CHAT, &body);
+        assert_eq!(expected.status, 200);
+        for (round, victim) in cores(&server).into_iter().enumerate() {
+            signal(victim, libc::SIGKILL);
+            eventually("there is another core", || {
+                let restarts = of_engines(&server.address, "formwork:engine_restarts_total");
+                restarts.iter().sum::<f64>() == round as f64 + 1.0 && server.is_healthy()
+            });
+            let answer = server.post(CHAT, &body).json();
+            assert_eq!(answer["choices"], expected.json()["choices"]);
+        }
+    }
 }
 
 /// A core that can't be started again leaves what it had to the other, which serves on until it is gone too.

@@ -1,6 +1,6 @@
 //! Servers for the tests.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use integration_tests::executables;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::client::{Answer, Pending, start};
 use crate::support::{PATIENCE, Process};
@@ -136,6 +137,23 @@ fn end_with_parent(command: &mut Command) {
             Ok(())
         });
     }
+}
+
+/// A folder with the built-in model, made for texts of so many tokens.
+pub(crate) fn builtin_model_with_context(num_tokens: u32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let model = integration_tests::workspace().join("builtin-model/model");
+    for file in fs::read_dir(model).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let config = folder.path().join("config.json");
+    let made_for = r#""max_position_embeddings": 2048"#;
+    let text = fs::read_to_string(&config).unwrap();
+    assert!(text.contains(made_for), "{text}");
+    let other = format!(r#""max_position_embeddings": {num_tokens}"#);
+    fs::write(&config, text.replace(made_for, &other)).unwrap();
+    folder
 }
 
 /// The children of a process.

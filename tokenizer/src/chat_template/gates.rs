@@ -80,11 +80,7 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
         (Gate::Add, before_add),
         (Gate::Mul, before_mul),
         (Gate::Item, before_item),
-        (Gate::Slice, |operands| {
-            let items = operands.first().map_or(0, items);
-            charge(items)?;
-            reserve(items)
-        }),
+        (Gate::Slice, before_slice),
         (Gate::Content, |operands| {
             operands
                 .iter()
@@ -100,6 +96,24 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
             Ok::<_, Error>(Value::from(operands))
         });
     }
+}
+
+fn before_slice(operands: &[Value]) -> Result<(), Error> {
+    let [value, start, stop, step] = operands else {
+        return Ok(());
+    };
+    let num_items = items(value);
+    charge(num_items)?;
+    let place = |bound: &Value| u64::try_from(bound.clone()).ok();
+    let is_forwards = step.is_none() || step.is_undefined() || place(step).is_some();
+    let most = match place(stop) {
+        Some(stop) if is_forwards => num_items.min(stop.saturating_sub(place(start).unwrap_or(0))),
+        _ => num_items,
+    };
+    reserve(match value.as_str() {
+        Some(_) => most,
+        None => most.saturating_mul(ITEM_BYTES),
+    })
 }
 
 /// `left ~ right`.

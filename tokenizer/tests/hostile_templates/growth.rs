@@ -210,6 +210,8 @@ fn what_is_made_of_many_values_fits_beside_them() {
             "{{ x|tojson }}{{ x|tojson }}",
             "{{ x|tojson(sort_keys=True) }}",
             "{% set a = x|list %}{% set b = x|list %}{{ a|length }}",
+            "{% set a = x[::-1] %}{% set b = a[::-1] %}{{ b|length }}",
+            "{{ x[::-1][::-1][::-1]|reverse|length }}",
             "{% set a = (x|tojson).split(',') %}{{ a|length }}",
             "{% set a = x|tojson %}{% set b = x|string %}{% set c = x|list %}{{ a }}{{ b }}",
             "{% set ns = namespace(a='xxxxxxxx') %}{% for i in range(21) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}\

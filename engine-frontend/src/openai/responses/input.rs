@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::namespaces::named_in;
+use super::request::object;
 use crate::error::ValidationError;
 use crate::openai::known_keys::{
     self, CALL_ITEM, CALL_OUTPUT_ITEM, CONTENT_PART, MESSAGE_ITEM, REASONING_ITEM,
@@ -78,27 +79,29 @@ impl InputMessages {
     }
 
     fn add_item(&mut self, i: usize, item: Value) -> Result<(), ValidationError> {
-        let Value::Object(item) = item else {
+        let Value::Object(mut item) = item else {
             let message = format!("input[{i}] must be an object");
             return Err(ValidationError::field(format!("input[{i}]"), item, message));
         };
-        let check = |known| known_keys::check(&format!("input[{i}]"), &item, known);
+        let check = |item: &_, known| known_keys::check(&format!("input[{i}]"), item, known);
         match item.get("type").and_then(Value::as_str) {
             None | Some("message") if item.get("type").is_none_or(Value::is_string) => {
-                check(MESSAGE_ITEM)?;
-                let role = item.get("role").cloned().unwrap_or_default();
-                let content = item.get("content").cloned().unwrap_or_default();
+                check(&item, MESSAGE_ITEM)?;
+                let role = item.remove("role").unwrap_or_default();
+                let content = item.remove("content").unwrap_or_default();
                 let content = text_parts(&format!("input[{i}].content"), content)?;
-                let mut message = json!({"role": role, "content": content});
-                if role == "assistant"
-                    && let Some(reasoning) = self.reasoning.take()
-                {
+                let reasoning = match role == "assistant" {
+                    true => self.reasoning.take(),
+                    false => None,
+                };
+                let mut message = object([("role", role), ("content", content)]);
+                if let Some(reasoning) = reasoning {
                     set(&mut message, "reasoning_content", reasoning.into());
                 }
                 self.add(format!("input[{i}]"), message);
             }
             Some("function_call") => {
-                check(CALL_ITEM)?;
+                check(&item, CALL_ITEM)?;
                 let name = text(i, &item, "name")?;
                 let call = json!({
                     "id": text(i, &item, "call_id")?, "type": "function",
@@ -109,15 +112,20 @@ impl InputMessages {
                 self.add_call(i, call);
             }
             Some("function_call_output") => {
-                check(CALL_OUTPUT_ITEM)?;
-                let output = item.get("output").cloned().unwrap_or_default();
+                check(&item, CALL_OUTPUT_ITEM)?;
+                let output = item.remove("output").unwrap_or_default();
                 let content = text_parts(&format!("input[{i}].output"), output)?;
                 let id = text(i, &item, "call_id")?;
-                let message = json!({"role": "tool", "tool_call_id": id, "content": content});
+                let role = "tool".into();
+                let message = object([
+                    ("role", role),
+                    ("tool_call_id", id.into()),
+                    ("content", content),
+                ]);
                 self.add(format!("input[{i}]"), message);
             }
             Some("reasoning") => {
-                check(REASONING_ITEM)?;
+                check(&item, REASONING_ITEM)?;
                 for name in ["content", "summary"] {
                     let parts = item.get(name).and_then(Value::as_array);
                     for (j, part) in parts.into_iter().flatten().enumerate() {
@@ -134,7 +142,7 @@ impl InputMessages {
             }
             _ => {
                 let field = format!("input[{i}].type");
-                let value = item.get("type").cloned().unwrap_or_default();
+                let value = item.remove("type").unwrap_or_default();
                 let message = format!(
                     "{field} must be message, function_call, function_call_output or reasoning"
                 );
@@ -211,19 +219,22 @@ pub(crate) fn text_parts(field: &str, content: Value) -> Result<Value, Validatio
             return Err(ValidationError::field(field, other, message));
         }
     };
-    let parts = parts.into_iter().enumerate().map(|(j, part)| {
+    let parts = parts.into_iter().enumerate().map(|(j, mut part)| {
         let kind = part.get("type").and_then(Value::as_str);
-        let text = match kind {
+        let name = match kind {
             // What the assistant said instead of an answer.
-            Some("refusal") => part.get("refusal"),
-            _ => part.get("text"),
+            Some("refusal") => "refusal",
+            _ => "text",
         };
-        match (kind, text.filter(|text| text.is_string())) {
-            (Some("input_text" | "output_text" | "text" | "refusal"), Some(text)) => {
+        let has_text = part.get(name).is_some_and(Value::is_string);
+        match kind {
+            Some("input_text" | "output_text" | "text" | "refusal") if has_text => {
                 if let Some(part) = part.as_object() {
                     known_keys::check(&format!("{field}[{j}]"), part, CONTENT_PART)?;
                 }
-                Ok(json!({"type": "text", "text": text}))
+                let text = part.get_mut(name).map(Value::take).unwrap_or_default();
+                // No more than a text is kept of it: a list of short ones would be many times as large.
+                Ok(object([("type", "text".into()), ("text", text)]))
             }
             _ => {
                 let field = format!("{field}[{j}]");

@@ -110,7 +110,7 @@ impl ResponsesRequest {
         told.tell("instructions", &instructions);
         let text = fields.take_object("text")?.unwrap_or_default();
         take_text(text, &mut chat, &mut told, is_strict)?;
-        let choice: Option<Value> = fields.take("tool_choice")?;
+        let choice = fields.take_value("tool_choice");
         let tools = fields.take_list("tools")?;
         if is_strict {
             refuse_idle(&tools, choice.as_ref())?;
@@ -319,25 +319,26 @@ fn take_reasoning(
     chat: &mut Map<String, Value>,
 ) -> Result<Value, ValidationError> {
     let given = fields.take_object("reasoning")?.unwrap_or_default();
-    for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+    let mut effort = None;
+    for (name, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
         match name.as_str() {
             "effort" => {
-                chat.insert("reasoning_effort".to_owned(), value.clone());
+                effort = value.as_str().map(str::to_owned);
+                chat.insert("reasoning_effort".to_owned(), value);
             }
             "summary" | "generate_summary" => {
                 let field = format!("reasoning.{name}");
-                ignored_fields::check(&field, value.clone(), fields.is_strict())?;
+                ignored_fields::check(&field, value, fields.is_strict())?;
             }
             _ => {
                 return Err(known_keys::unknown(
                     "reasoning",
-                    name,
+                    &name,
                     &["effort", "summary"],
                 ));
             }
         }
     }
-    let effort = given.get("effort").cloned().unwrap_or_default();
     Ok(json!({"effort": effort, "summary": null}))
 }
 
@@ -374,7 +375,7 @@ fn take_logprobs(
 }
 
 /// An object of these values, which are moved into it.
-fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let fields = fields.into_iter();
     let fields = fields.map(|(field, value)| (field.to_owned(), value));
     Value::Object(fields.collect())
@@ -435,7 +436,13 @@ fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
         (_, Some(ALLOWED_TOOLS)) => {
             let tools = choice.get("tools").and_then(Value::as_array);
             let tools: Vec<Value> = tools.into_iter().flatten().map(chat_choice_of).collect();
-            let allowed = json!({"mode": choice.get("mode"), "tools": tools});
+            let mode = choice.get("mode");
+            if let Some(mode) = mode.filter(|mode| !mode.is_string()) {
+                let field = "tool_choice.mode";
+                let message = format!("{field} must be auto or required");
+                return Err(ValidationError::field(field, mode, message));
+            }
+            let allowed = json!({"mode": mode, "tools": tools});
             Ok(json!({"type": ALLOWED_TOOLS, ALLOWED_TOOLS: allowed}))
         }
         _ => {
@@ -451,7 +458,7 @@ fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
 
 /// `{"type": "function", "name": ...}` as chat requests spell it.
 fn chat_choice_of(function: &Value) -> Value {
-    let kind = function.get("type");
+    let kind = function.get("type").and_then(Value::as_str);
     let name = function.get("name").and_then(Value::as_str);
     let name = name.map(|name| named_in(function.get("namespace"), name));
     json!({"type": kind, "function": {"name": name}})

@@ -247,6 +247,75 @@ fn answers_that_fill_the_memory_of_grammars_take_their_share() {
     }
 }
 
+/// Values were copied up to four times on the way to the error about their type, or to a text.
+#[test]
+fn values_within_others_take_their_share_whatever_their_type() {
+    let server = server(&[]);
+    let zeros = vec![0; 540_000];
+    let empty = vec![""; 600_000];
+    let parts = |kind: &str| vec![json!({"type": kind, "text": ""}); 100_000];
+    let user = |content: Value| json!([{"role": "user", "content": content}]);
+    let tool = json!({"name": "f", "input_schema": {"type": "object"}});
+    let decision = json!([{"type": "predicate", "name": "a", "instructions": "Is it?"}]);
+    for (path, mut body) in [
+        (
+            RESPONSES,
+            json!({"input": "Hi", "reasoning": {"effort": empty}}),
+        ),
+        (
+            RESPONSES,
+            json!({"input": "Hi", "reasoning": {"effort": zeros}}),
+        ),
+        (
+            RESPONSES,
+            json!({"input": [{"role": empty, "content": "Hi"}]}),
+        ),
+        (
+            RESPONSES,
+            json!({"input": user(parts("input_text").into()), "truncate_prompt_tokens": 100}),
+        ),
+        (
+            RESPONSES,
+            json!({"input": [{"type": "function_call_output", "call_id": "c", "output": parts("input_text")}]}),
+        ),
+        (
+            RESPONSES,
+            json!({"input": "Hi", "tool_choice": {"type": "allowed_tools", "mode": zeros, "tools": []}}),
+        ),
+        (
+            "/v1/decisions",
+            json!({"input": user(parts("input_text").into()), "questions": decision}),
+        ),
+        (
+            "/v1/messages",
+            json!({"messages": user("Hi".into()), "tools": [tool], "tool_choice": {"type": "tool", "name": zeros}}),
+        ),
+        (
+            "/v1/messages",
+            json!({"messages": user(json!([{"type": zeros}]))}),
+        ),
+        (
+            "/v1/messages/count_tokens",
+            json!({"messages": user(json!([{"type": zeros}]))}),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": [{"role": zeros, "content": "Hi"}]}),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": user(parts("text").into())}),
+        ),
+    ] {
+        match path {
+            "/v1/decisions" => {}
+            RESPONSES => body["max_output_tokens"] = json!(2),
+            _ => body["max_tokens"] = json!(2),
+        }
+        checked(&server, path, &body);
+    }
+}
+
 /// Logprobs of a response were kept as values, and copied for each of the last events; so were its tools.
 #[test]
 fn responses_take_their_share() {
