@@ -42,22 +42,15 @@ pub(super) fn take(
         let functions: Vec<Value> = functions.collect::<Result<_, _>>()?;
         chat.insert("tools".to_owned(), functions.into());
     }
-    let Some(choice) = fields.take_object(TOOL_CHOICE)? else {
+    let Some(choice) = fields.take_value(TOOL_CHOICE) else {
         return Ok(false);
     };
-    let kind = choice
-        .get("type")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-    let forces_a_call = take_choice(choice, chat)?;
+    let given = cut_short_display(&choice);
+    let forces_a_call = take_choice(object(TOOL_CHOICE, choice)?, chat)?;
     let has_tools = chat.get("tools").and_then(Value::as_array);
     if forces_a_call && has_tools.is_none_or(Vec::is_empty) {
         let message = format!("{TOOL_CHOICE} needs tools");
-        return Err(ValidationError::field(
-            TOOL_CHOICE,
-            kind.unwrap_or_default(),
-            message,
-        ));
+        return Err(ValidationError::field(TOOL_CHOICE, given, message));
     }
     Ok(forces_a_call)
 }
