@@ -393,11 +393,15 @@ pub fn schema_warnings(schema: &Value) -> (Vec<SchemaWarning>, usize) {
             None => keyword.to_owned(),
         });
         let is_full = warnings.len() == MAX_WARNINGS;
-        if is_full && warnings.iter().all(|known| known.keyword != name) {
-            num_more += 1;
-            return;
-        }
-        let instead = instead(place, keyword, format);
+        let instead = match warnings.iter().find(|known| known.keyword == name) {
+            None if is_full => {
+                num_more += 1;
+                return;
+            }
+            // Names are compared once, however often one comes.
+            Some(known) if format.is_some() || !is_known(keyword) => known.instead.clone(),
+            _ => instead(place, keyword, format),
+        };
         let is_same =
             |known: &&mut SchemaWarning| known.keyword == name && known.instead == instead;
         if let Some(known) = warnings.iter_mut().find(is_same) {
@@ -426,11 +430,19 @@ fn instead(place: &KeywordPlace<'_>, keyword: &str, format: Option<&str>) -> Opt
     if let Some((_, instead)) = INSTEAD.iter().find(|(name, _)| *name == keyword) {
         return Some((*instead).to_owned());
     }
-    let known = [&ASSERTIONS[..], &SCHEMAS, &NAMED_SCHEMAS, &ANNOTATIONS].concat();
-    if known.contains(&keyword) {
+    if is_known(keyword) {
         return place.why_idle(keyword);
     }
-    did_you_mean(keyword, known).map(|meant| format!("did you mean `{meant}`?"))
+    did_you_mean(keyword, known_keywords()).map(|meant| format!("did you mean `{meant}`?"))
+}
+
+fn known_keywords() -> impl Iterator<Item = &'static str> {
+    let lists = [&ASSERTIONS[..], &SCHEMAS, &NAMED_SCHEMAS, &ANNOTATIONS];
+    lists.into_iter().flatten().copied()
+}
+
+fn is_known(keyword: &str) -> bool {
+    known_keywords().any(|known| known == keyword)
 }
 
 fn pointer(path: &[Cow<str>], keyword: &str) -> String {
