@@ -71,7 +71,7 @@ pub(super) fn chat_message(
     let mut message = object(&format!("messages[{i}]"), message)?;
     let role = message.get("role").and_then(Value::as_str).unwrap_or("");
     if !ROLES.contains(&role) {
-        let value = message.get("role").cloned().unwrap_or_default();
+        let value = message.get("role").unwrap_or(&Value::Null);
         return Err(ValidationError::field(
             format!("messages[{i}].role"),
             value,
