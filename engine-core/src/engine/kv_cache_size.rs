@@ -308,7 +308,7 @@ mod tests {
         let first = size(CacheConfig::default(), None, memory(22)).unwrap();
         let config = CacheConfig {
             num_blocks_of_first: Some(first.num_blocks),
-            // That of the first's setting.
+            // What the first core was told has no effect on a further one.
             kv_cache_memory_bytes: Some(1 << 40),
             ..CacheConfig::default()
         };

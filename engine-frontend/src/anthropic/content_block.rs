@@ -140,7 +140,8 @@ pub(super) fn misplaced(field: &str, kind: &str, why: &str) -> ValidationError {
     ValidationError::field(field, kind, message)
 }
 
-/// What kind of block one says it is; empty where it doesn't. Cut short, as it may say anything.
+/// The `type` of a content block, empty where that is no text. A long one is cut short: it is no known type, and is
+/// copied for an error alone.
 pub(super) fn kind_of(block: &Map<String, Value>) -> String {
     let kind = block.get("type").and_then(Value::as_str);
     kind.map(cut_short).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is linear in a request's size, on threads that serve no streams.
+//! Work that is linear in a request's size runs on threads that serve no streams.
 
 use structured_output::CancelFlag;
 use tokenizer::Tokenizer;

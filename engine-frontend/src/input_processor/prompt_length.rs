@@ -90,7 +90,7 @@ impl InputProcessor {
         ValidationError::about("input_tokens", message)
     }
 
-    /// The same of a prompt to which nothing is generated.
+    /// The error about a prompt that is too long for a model that generates nothing to it.
     pub(super) fn too_long_to_pool(&self, num_tokens: usize) -> ValidationError {
         let message = format!(
             "This model's maximum context length is {} tokens. However, the text has {num_tokens}. Shorten it, or set \

@@ -1,4 +1,4 @@
-//! What a request has to know of the model's thinking: what marks it, where a constraint stands to it, its budget.
+//! A request's settings for the model's thinking: the markers, where a constraint begins, the token budget.
 
 use std::sync::{Arc, OnceLock};
 

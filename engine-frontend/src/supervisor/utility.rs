@@ -56,7 +56,7 @@ impl SupervisedCore {
         self.state().pause_mode = pause_mode;
     }
 
-    /// What a core says that is yet to come, if another is to come.
+    /// The answer of the core that takes the place of this one, if one does: it has no requests and an empty cache.
     fn answer_of_next(&self, method: &str) -> Option<Value> {
         let state = self.state();
         if state.health == CoreHealth::Dead || self.options.max_restarts == 0 {
