@@ -7,7 +7,7 @@ use tokenizer::Tokenizer;
 
 use crate::engine::memory::available_memory_bytes;
 use crate::engine::startup::{StartupError, load_checkpoint};
-use crate::model_executor::{ComputePool, LoadOptions, LoadedModel};
+use crate::model_executor::{ComputePool, LoadOptions, LoadedModel, SharedWeightsFile};
 
 /// Why a model can't draft for another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,9 +56,14 @@ pub enum DraftModelError {
     },
 }
 
+/// Whether a model drafts.
+pub(super) fn has_draft_model(config: &SpeculativeConfig) -> bool {
+    config.method == SpeculativeMethod::DraftModel
+}
+
 /// Loads the draft model where one is configured; `None` otherwise.
 ///
-/// `options` are the target model's. Weights in memory that cores share are the target model's alone.
+/// `options` are the target model's. In memory that cores share its weights follow that model's, and are the last.
 ///
 /// # Errors
 /// It can't be loaded, or not draft for `target`, whose tokenizer is `tokenizer`.
@@ -69,8 +74,7 @@ pub(super) fn load_draft_model(
     pool: &Arc<ComputePool>,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Option<LoadedModel>, StartupError> {
-    let Some(config) = config.filter(|config| config.method == SpeculativeMethod::DraftModel)
-    else {
+    let Some(config) = config.filter(|config| has_draft_model(config)) else {
         return Ok(None);
     };
     if matches!(
@@ -80,7 +84,10 @@ pub(super) fn load_draft_model(
         return Err(DraftModelError::Device.into());
     }
     let options = LoadOptions {
-        shared_weights: None,
+        shared_weights: (options.shared_weights.clone()).map(|weights| SharedWeightsFile {
+            is_last: true,
+            ..weights
+        }),
         available_bytes: available_memory_bytes(),
         ..options.clone()
     };

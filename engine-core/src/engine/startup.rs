@@ -15,7 +15,9 @@ use crate::core::kv_cache_manager::KVCacheConfig;
 use crate::core::sched::{EngineClock, Scheduler, SchedulerError};
 use crate::core::spec_decode::{Proposer, SpeculativeConfigError};
 use crate::engine::core::EngineCoreError;
-use crate::engine::draft_model::{DraftModelError, check_length, load_draft_model};
+use crate::engine::draft_model::{
+    DraftModelError, check_length, has_draft_model, load_draft_model,
+};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{CacheMemory, KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::engine::memory::available_memory_bytes;
@@ -205,6 +207,7 @@ pub fn load_engine_core(
         shared_weights: shared_weights.map(|file| SharedWeightsFile {
             file: Arc::new(file),
             may_write: rank == 0,
+            is_last: !speculative_config.is_some_and(has_draft_model),
         }),
         backend: model_config.backend,
         available_bytes: available_memory_bytes(),

@@ -228,13 +228,16 @@ pub struct LoadOptions {
     pub heartbeat: Arc<AtomicU64>,
 }
 
-/// A file in memory (`memfd_create`, sealable) that holds the packed weights of one model for several processes.
+/// A file in memory (`memfd_create`, sealable) that holds the packed weights of one model, or of one and its draft
+/// model, for several processes.
 #[derive(Debug, Clone)]
 pub struct SharedWeightsFile {
-    /// Empty, or written and sealed by a process that loaded the same model with the same options.
+    /// Empty, or written and sealed by a process that loaded the same models with the same options.
     pub file: Arc<File>,
-    /// Whether this process fills it where it is empty. No two may at the same time.
+    /// Whether this process fills it where it isn't sealed. No two may at the same time.
     pub may_write: bool,
+    /// Whether no other model follows this one into the file: it is sealed behind it.
+    pub is_last: bool,
 }
 
 /// Memory of a device that isn't the host.

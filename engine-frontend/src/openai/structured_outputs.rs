@@ -304,8 +304,9 @@ impl Gathered {
     ) -> Result<(), ValidationError> {
         use StructuredOutputsConstraint as Constraint;
         const SCHEMA: &str = "schema";
-        let kind = format.get("type").cloned();
-        let kind = kind.as_ref().and_then(Value::as_str);
+        const TYPES: [&str; 4] = ["text", "json_object", "json_schema", "structural_tag"];
+        let kind = format.get("type").and_then(Value::as_str);
+        let kind = kind.and_then(|kind| TYPES.into_iter().find(|known| *known == kind));
         let allowed: &[&str] = match kind {
             Some("text") => &["type"],
             // llama.cpp has the schema beside the type.

@@ -88,12 +88,13 @@ fn flags_of_commands(text: &str) -> Vec<String> {
 }
 
 /// Names and labels are those of the model server protocol of the Gateway API Inference Extension and of the llm-d
-/// router, for an engine of the type `vllm`. `vllm:lora_requests_info` is of servers with LoRA adapters.
+/// router, for an engine of the type `vllm`.
 #[test]
 fn every_metric_of_the_endpoint_picker_is_served() {
     let read_by_picker = BTreeSet::from([
         "vllm:cache_config_info",
         "vllm:kv_cache_usage_perc",
+        "vllm:lora_requests_info",
         "vllm:num_requests_running",
         "vllm:num_requests_waiting",
     ]);
@@ -122,6 +123,9 @@ fn every_metric_of_the_endpoint_picker_is_served() {
         is_read("block_size") && is_read("num_gpu_blocks"),
         "{metrics}"
     );
+    // The value is a time, of which the latest counts.
+    let adapters = r#"(?m)^vllm:lora_requests_info\{.*max_lora="0",running_lora_adapters="",waiting_lora_adapters="".*\} [1-9][0-9]{9}$"#;
+    assert_eq!(all(adapters, &metrics).len(), 1, "{metrics}");
 }
 
 /// The last column of the tables is what Formwork has; where it says "the same", the first one is.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use protocol::{BackendKind, Dtype, Quantization};
 
 use super::backend::candle::CandleBackend;
-use super::backend::cpu::{Bf16, CpuBackend, F32, Int8, SharedWeights, WeightCache};
+use super::backend::cpu::{Bf16, CpuBackend, F32, Int8, SharedWeights, WeightCache, is_complete};
 use super::backend::cuda::CudaBackend;
 use super::checkpoint::{Checkpoint, CheckpointFiles, RawTensor};
 use super::config::HfConfig;
@@ -31,7 +31,7 @@ use super::error::ModelError;
 use super::weights::StoredDtype;
 use super::{
     CausalLm, ComputePool, DeviceMemory, KvCacheFormat, LoadOptions, LoadProgress, LoadedModel,
-    ModelDtype, ModelLimits, SharedWeightsFile,
+    ModelDtype, ModelLimits,
 };
 
 pub(crate) use registry::check_decoder;
@@ -89,11 +89,9 @@ fn check_memory(
     dtype: ModelDtype,
     options: &LoadOptions,
 ) -> Result<(), ModelError> {
-    let is_shared =
-        |weights: &SharedWeightsFile| weights.file.metadata().is_ok_and(|m| m.len() > 0);
-    let available = options
-        .available_bytes
-        .filter(|_| !options.shared_weights.as_ref().is_some_and(is_shared));
+    let shared = options.shared_weights.as_ref();
+    let is_shared = shared.is_some_and(|weights| is_complete(&weights.file));
+    let available = options.available_bytes.filter(|_| !is_shared);
     let Some(available) = available else {
         return Ok(());
     };
@@ -189,12 +187,7 @@ pub(crate) fn load(
         WeightCache::off()
     });
     let shared = Arc::new(match &options.shared_weights {
-        Some(weights) => SharedWeights::open(
-            &weights.file,
-            weights.may_write,
-            &checkpoint,
-            config.quantization.as_ref(),
-        )?,
+        Some(weights) => SharedWeights::open(weights, &checkpoint, config.quantization.as_ref())?,
         None => SharedWeights::off(),
     });
     macro_rules! load_on_cpu {

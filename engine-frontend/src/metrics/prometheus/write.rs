@@ -1,5 +1,7 @@
 //! The names of all metrics.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::{EngineValues, ServerValues};
 use crate::metrics::EngineMetrics;
 use crate::metrics::text::TextWriter;
@@ -39,6 +41,17 @@ impl EngineValues {
             .map(|(k, v)| (*k, v.as_str()))
             .collect();
         text.sample(name, &labels, 1);
+        // There are no adapters. Endpoint pickers miss the name otherwise, each time they read.
+        let name = "vllm:lora_requests_info";
+        let help = "LoRA adapters of requests: none. The value is when this was written, in seconds since 1970.";
+        text.family(name, "gauge", help);
+        let labels = [
+            ("max_lora", "0"),
+            ("running_lora_adapters", ""),
+            ("waiting_lora_adapters", ""),
+        ];
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        text.sample(name, &labels, now.unwrap_or_default().as_secs());
         text.counter(
             "vllm:prefix_cache_queries",
             "Tokens looked up in the prefix cache.",

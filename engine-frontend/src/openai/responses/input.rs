@@ -195,13 +195,13 @@ fn set(message: &mut Value, key: &str, value: Value) {
 }
 
 fn text(i: usize, item: &Map<String, Value>, name: &str) -> Result<String, ValidationError> {
-    let value = item.get(name).cloned().unwrap_or_default();
-    match value {
-        Value::String(text) => Ok(text),
+    match item.get(name) {
+        Some(Value::String(text)) => Ok(text.clone()),
         other => {
             let field = format!("input[{i}].{name}");
             let message = format!("{field} must be a string");
-            Err(ValidationError::field(field, other, message))
+            let value = other.unwrap_or(&Value::Null);
+            Err(ValidationError::field(field, value, message))
         }
     }
 }

@@ -385,7 +385,7 @@ pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
 fn chat_tool(field: &str, tool: Value) -> Result<Value, ValidationError> {
     if tool.get("type") != Some(&json!("function")) {
         let field = format!("{field}.type");
-        let value = tool.get("type").cloned().unwrap_or_default();
+        let value = tool.get("type").unwrap_or(&Value::Null);
         let message = format!("{field} must be \"function\": the server has no tools of its own");
         return Err(ValidationError::field(field, value, message));
     }

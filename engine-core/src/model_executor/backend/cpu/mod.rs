@@ -95,7 +95,7 @@ use self::kv_cache::{BlockShape, KvCache};
 use self::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
 use self::panels::PANEL_WIDTH;
 use self::query_tiles::QueryTile;
-pub(crate) use self::shared_weights::SharedWeights;
+pub(crate) use self::shared_weights::{SharedWeights, is_complete};
 use self::simd::{LANES, SimdLevel};
 pub(crate) use self::weight_cache::WeightCache;
 use super::{

@@ -4,9 +4,9 @@
 //! may write fills it while it loads, seals it, and maps it as all others do that start after it, or in the
 //! place of one that died. After the seal nobody can change it, whatever becomes of one of the cores.
 //!
-//! The file holds the panels of one matrix after the other, a table of them as JSON, and the table's length. Its
-//! pages are made huge where the system can, as those of weights that a core has for itself: decoding is a
-//! fifth slower without.
+//! The file holds the panels of one matrix after the other, a table of them as JSON, and the table's length. A draft
+//! model's follow the target model's, with a table of both at the end. Pages are made huge where the system can, as
+//! those of weights that a core has for itself: decoding is a fifth slower without.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 use super::buffer::{Buffer, Element, as_bytes};
 use super::weight_cache::{CachedMatrix, fingerprint};
 use crate::lock::lock;
-use crate::model_executor::QuantizationConfig;
 use crate::model_executor::checkpoint::Checkpoint;
 use crate::model_executor::compute_pool::{ComputePool, PoolError};
 use crate::model_executor::error::ModelError;
 use crate::model_executor::mapped::{HUGE_PAGE, PrivateMap};
+use crate::model_executor::{QuantizationConfig, SharedWeightsFile};
 
 /// Where matrices begin: at a page of any size that is in use but huge ones.
 const ALIGN: u64 = 64 << 10;
@@ -43,9 +43,8 @@ const TRAILER_BYTES: u64 = 8;
 /// What the file says of itself.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Table {
-    /// Of the model's files.
-    fingerprint: String,
-    matrices: HashMap<String, Place>,
+    /// The matrices of each model, by the fingerprint of its files.
+    models: HashMap<String, HashMap<String, Place>>,
 }
 
 /// Where a matrix stands in the file.
@@ -75,8 +74,11 @@ pub(crate) struct SharedWeights {
 enum State {
     /// This core's weights are its own.
     Off,
-    /// The file is whole.
-    Reading { map: Arc<PrivateMap>, table: Table },
+    /// The file is whole, and these are the model's matrices in it.
+    Reading {
+        map: Arc<PrivateMap>,
+        matrices: HashMap<String, Place>,
+    },
     /// This core fills it.
     Writing(NewFile),
 }
@@ -84,7 +86,12 @@ enum State {
 /// A file on its way.
 struct NewFile {
     file: File,
+    /// Of the models before this one.
     table: Table,
+    fingerprint: String,
+    matrices: HashMap<String, Place>,
+    /// Whether no other model follows.
+    is_last: bool,
     /// Of what is written.
     end: u64,
     /// The maps of its parts, and where in the file they begin. The last is being filled.
@@ -150,14 +157,13 @@ impl SharedWeights {
         }
     }
 
-    /// The weights of this checkpoint in a file that others have too. One that is empty is filled by whoever
-    /// `may_write`, of whom there is one at a time.
+    /// The weights of this checkpoint in a file that others have too. One that isn't sealed is filled by whoever
+    /// may write, of whom there is one at a time.
     ///
     /// # Errors
     /// The file has those of another model: requests that go from one core to another would have two.
     pub(crate) fn open(
-        file: &File,
-        may_write: bool,
+        file: &SharedWeightsFile,
         checkpoint: &Checkpoint,
         config: Option<&QuantizationConfig>,
     ) -> Result<Self, ModelError> {
@@ -168,30 +174,26 @@ impl SharedWeights {
             false => fingerprint(&sources, config),
         };
         match fingerprint {
-            Some(fingerprint) => Self::of(file, may_write, &fingerprint),
+            Some(fingerprint) => Self::of(file, &fingerprint),
             None => Ok(Self::off()),
         }
     }
 
     /// The weights of a model with this fingerprint.
-    fn of(file: &File, may_write: bool, fingerprint: &str) -> Result<Self, ModelError> {
-        let state = State::of(file, may_write, fingerprint).unwrap_or_else(|problem| {
+    fn of(file: &SharedWeightsFile, fingerprint: &str) -> Result<Self, ModelError> {
+        let state = State::of(file, fingerprint).unwrap_or_else(|problem| {
             tracing::warn!("this core has weights of its own: {problem}");
-            State::Off
+            Some(State::Off)
         });
-        match &state {
-            State::Reading { table, .. } if table.fingerprint != fingerprint => {
-                Err(ModelError::File {
-                    file: "the model's files".to_owned(),
-                    problem: "they have changed since the first engine core read them, and all are to serve \
-                              one model: start the server anew, or put them back"
-                        .to_owned(),
-                })
-            }
-            _ => Ok(Self {
-                state: Mutex::new(state),
-            }),
-        }
+        let state = state.ok_or_else(|| ModelError::File {
+            file: "the model's files".to_owned(),
+            problem: "they have changed since the first engine core read them, and all are to serve one model: start \
+                      the server anew, or put them back"
+                .to_owned(),
+        })?;
+        Ok(Self {
+            state: Mutex::new(state),
+        })
     }
 
     /// The panels of a matrix, as they are in the file, or as `pack` makes them.
@@ -205,8 +207,8 @@ impl SharedWeights {
         pack: impl FnOnce() -> Result<Buffer<T>, ModelError>,
     ) -> Result<Weights<T>, ModelError> {
         let mut state = lock(&self.state);
-        if let State::Reading { map, table } = &*state
-            && let Some(place) = table.matrices.get(matrix.name)
+        if let State::Reading { map, matrices } = &*state
+            && let Some(place) = matrices.get(matrix.name)
             && place.is_of(&matrix)
             && let Some(slice) = SharedSlice::new(map, place.start, place.num_bytes)
         {
@@ -214,7 +216,7 @@ impl SharedWeights {
         }
         let panels = pack()?;
         if let State::Writing(file) = &mut *state
-            && !file.table.matrices.contains_key(matrix.name)
+            && !file.matrices.contains_key(matrix.name)
         {
             match file.add(pool, &matrix, as_bytes(&panels))? {
                 Ok(slice) => return Ok(Weights::Shared(slice)),
@@ -227,7 +229,8 @@ impl SharedWeights {
         Ok(Weights::Own(panels))
     }
 
-    /// To be called when all weights are loaded: seals what was written, for others to map.
+    /// To be called when all weights of the model are loaded: completes what was written, and seals it for others
+    /// to map where no other model follows.
     pub(crate) fn finish(&self) {
         let state = std::mem::replace(&mut *lock(&self.state), State::Off);
         if let State::Writing(file) = state {
@@ -242,23 +245,42 @@ impl SharedWeights {
 }
 
 impl State {
-    fn of(file: &File, may_write: bool, fingerprint: &str) -> io::Result<Self> {
-        let file = file.try_clone()?;
+    /// `None` where the file is whole and lacks this model.
+    fn of(shared: &SharedWeightsFile, fingerprint: &str) -> io::Result<Option<Self>> {
+        let file = shared.file.try_clone()?;
         let len = file.metadata()?.len();
-        if len == 0 && may_write {
-            return Ok(Self::Writing(NewFile {
-                file,
-                table: Table {
-                    fingerprint: fingerprint.to_owned(),
-                    ..Table::default()
-                },
-                end: 0,
-                extents: Vec::new(),
-            }));
-        }
-        if !seal::is_sealed(&file)? {
+        let is_sealed = seal::is_sealed(&file)?;
+        if !is_sealed && !shared.may_write {
             return Err(io::Error::other("those of the first core are not there"));
         }
+        let mut table = match len {
+            0 if !is_sealed => Table::default(),
+            _ => Table::read(&file, len)?,
+        };
+        if !is_sealed {
+            return Ok(Some(Self::Writing(NewFile {
+                file,
+                // A model may draft for itself.
+                matrices: table.models.remove(fingerprint).unwrap_or_default(),
+                table,
+                fingerprint: fingerprint.to_owned(),
+                is_last: shared.is_last,
+                end: len,
+                extents: Vec::new(),
+            })));
+        }
+        let Some(matrices) = table.models.remove(fingerprint) else {
+            return Ok(None);
+        };
+        let map = Arc::new(PrivateMap::new(&file, 0, len)?);
+        map.use_huge_pages();
+        Ok(Some(Self::Reading { map, matrices }))
+    }
+}
+
+impl Table {
+    /// From the end of a file of `len` bytes.
+    fn read(file: &File, len: u64) -> io::Result<Self> {
         let wrong = || io::Error::other("those of the first core can't be read");
         let table_end = len.checked_sub(TRAILER_BYTES).ok_or_else(wrong)?;
         let mut trailer = [0; TRAILER_BYTES as usize];
@@ -268,10 +290,7 @@ impl State {
             .ok_or_else(wrong)?;
         let mut table = vec![0; usize::try_from(table_end - table_start).map_err(|_| wrong())?];
         file.read_exact_at(&mut table, table_start)?;
-        let table: Table = serde_json::from_slice(&table).map_err(|_| wrong())?;
-        let map = Arc::new(PrivateMap::new(&file, 0, len)?);
-        map.use_huge_pages();
-        Ok(Self::Reading { map, table })
+        serde_json::from_slice(&table).map_err(|_| wrong())
     }
 }
 
@@ -312,7 +331,7 @@ impl NewFile {
             start,
             num_bytes: panels.len(),
         };
-        self.table.matrices.insert(matrix.name.to_owned(), place);
+        self.matrices.insert(matrix.name.to_owned(), place);
         Ok(Ok(slice))
     }
 
@@ -332,8 +351,9 @@ impl NewFile {
         Ok((map, start, start))
     }
 
-    /// Writes the table and seals the file. Returns its bytes.
-    fn finish(self) -> io::Result<u64> {
+    /// Writes the table, and seals the file behind the last model. Returns its bytes.
+    fn finish(mut self) -> io::Result<u64> {
+        self.table.models.insert(self.fingerprint, self.matrices);
         let table = serde_json::to_vec(&self.table)?;
         let len = (self.end + table.len() as u64 + TRAILER_BYTES).next_multiple_of(HUGE_PAGE);
         let table_end = len - TRAILER_BYTES;
@@ -342,12 +362,19 @@ impl NewFile {
             .write_all_at(&table, table_end - table.len() as u64)?;
         self.file
             .write_all_at(&(table.len() as u64).to_le_bytes(), table_end)?;
-        seal::seal(&self.file)?;
+        if self.is_last {
+            seal::seal(&self.file)?;
+        }
         for (map, _) in &self.extents {
             map.use_huge_pages();
         }
         Ok(len)
     }
+}
+
+/// Whether the file is whole: weights that are read from it take no memory.
+pub(crate) fn is_complete(file: &File) -> bool {
+    seal::is_sealed(file).unwrap_or(false)
 }
 
 #[cfg(target_os = "linux")]

@@ -32,7 +32,15 @@ fn buffer<T: Element>(values: &[T]) -> Buffer<T> {
 }
 
 fn open(file: &File, may_write: bool, fingerprint: &str) -> SharedWeights {
-    SharedWeights::of(file, may_write, fingerprint).unwrap()
+    SharedWeights::of(&shared(file, may_write, true), fingerprint).unwrap()
+}
+
+fn shared(file: &File, may_write: bool, is_last: bool) -> SharedWeightsFile {
+    SharedWeightsFile {
+        file: Arc::new(file.try_clone().unwrap()),
+        may_write,
+        is_last,
+    }
 }
 
 /// What a matrix of these values is when it has to be packed.
@@ -83,6 +91,30 @@ fn what_one_writes_all_others_have() {
     assert!(file.metadata().unwrap().len() < 3 * CHUNK_BYTES as u64);
 }
 
+/// Both have a matrix of the same name, as a draft model and its target do.
+#[test]
+fn a_draft_models_weights_follow_the_targets() {
+    let file = memory_file();
+    let is_last = [false, true];
+    let written = ["target", "draft"]
+        .iter()
+        .zip(is_last)
+        .map(|(model, is_last)| {
+            let first = SharedWeights::of(&shared(&file, true, is_last), model).unwrap();
+            let weights = share(&first, "a", model.as_bytes());
+            first.finish();
+            assert_eq!(is_complete(&file), is_last, "{model}");
+            weights
+        });
+    let written: Vec<_> = written.collect();
+    assert!(written.iter().all(is_shared));
+    assert!(*written[0] == *b"target" && *written[1] == *b"draft");
+    for model in ["target", "draft"] {
+        let other = open(&file, false, model);
+        assert_eq!(*found::<u8>(&other, "a", model.len()), *model.as_bytes());
+    }
+}
+
 #[test]
 fn nobody_changes_what_is_sealed() {
     let file = memory_file();
@@ -109,7 +141,7 @@ fn weights_that_are_half_written_are_not_used() {
     first.finish();
     // All cores serve one model.
     for may_write in [false, true] {
-        let refused = SharedWeights::of(&file, may_write, "changed");
+        let refused = SharedWeights::of(&shared(&file, may_write, true), "changed");
         let message = refused.err().unwrap().to_string();
         assert!(
             message.contains("have changed since the first engine core"),
@@ -147,9 +179,9 @@ fn a_file_that_lies_about_its_table_is_refused() {
         start: u64::MAX - 1,
         num_bytes: 1,
     };
+    let matrices = [("a".to_owned(), place)].into();
     let table = Table {
-        fingerprint: "m".to_owned(),
-        matrices: [("a".to_owned(), place)].into(),
+        models: [("m".to_owned(), matrices)].into(),
     };
     let mut bytes = serde_json::to_vec(&table).unwrap();
     let len = bytes.len() as u64;
