@@ -132,6 +132,13 @@ impl DataParallelClient {
         method: &'static str,
         args: &[Value],
     ) -> Result<Vec<Value>, EngineCoreClientError> {
+        {
+            // Of all before any is called, and while no requests are on their way between two.
+            let _router = self.router();
+            for (_, core) in self.remaining() {
+                core.note_pause(method, args);
+            }
+        }
         let mut calls = JoinSet::new();
         for (index, core) in self.remaining() {
             let args = args.to_vec();

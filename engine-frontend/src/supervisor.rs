@@ -106,6 +106,8 @@ struct State {
     is_silent: bool,
     /// The mode in which it is paused, or the next one is to be.
     pause_mode: Option<&'static str>,
+    /// Requests that were aborted while there was no core, to be told with the next one.
+    aborted: Vec<String>,
     /// Why the supervisor killed the core, where it did.
     killed_because: Option<String>,
     /// Why it is [`CoreHealth::Dead`], where it was not told to end.
@@ -133,6 +135,7 @@ impl SupervisedCore {
                 health: CoreHealth::Healthy,
                 is_silent: false,
                 pause_mode: None,
+                aborted: Vec::new(),
                 killed_because: None,
                 gone: None,
                 end: None,

@@ -103,7 +103,8 @@ pub enum KvCacheSizeError {
     #[error(
         "the KV cache has {num_blocks} blocks of {block_size} tokens, which hold {holds} tokens: \
          not enough for one sequence of {max_model_len} tokens, which takes {needed} blocks or \
-         {needed_bytes} bytes (num_blocks_override, kv_cache_memory_bytes, max_model_len)"
+         {needed_bytes} bytes; {available_mib} MiB are free for this core{} (num_blocks_override, \
+         kv_cache_memory_bytes, max_model_len)", of_cores(*.num_cores)
     )]
     TooSmall {
         /// Blocks, the null block included.
@@ -118,6 +119,10 @@ pub enum KvCacheSizeError {
         needed: u64,
         /// The keys and values of so many.
         needed_bytes: u64,
+        /// What is free, in MiB.
+        available_mib: u64,
+        /// Cores that share out what is free.
+        num_cores: u32,
     },
 }
 
@@ -204,6 +209,8 @@ pub(crate) fn size_kv_cache(
             max_model_len: least_len,
             needed: blocks_for(least_len),
             needed_bytes: blocks_for(least_len).saturating_mul(bytes_per_block),
+            available_mib: available >> 20,
+            num_cores: memory.num_cores,
         });
     }
     let max_model_len = u32::try_from(holds).unwrap_or(u32::MAX).min(wanted_len);
@@ -268,8 +275,19 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "the KV cache has 11 blocks of 16 tokens, which hold 160 tokens: not enough for one \
-             sequence of 161 tokens, which takes 12 blocks or 1200 bytes (num_blocks_override, \
-             kv_cache_memory_bytes, max_model_len)"
+             sequence of 161 tokens, which takes 12 blocks or 1200 bytes; 0 MiB are free for this core \
+             (num_blocks_override, kv_cache_memory_bytes, max_model_len)"
+        );
+        let memory = CacheMemory {
+            available: 3 << 20,
+            default_share: DEFAULT_MEMORY_SHARE,
+            num_cores: 2,
+        };
+        let found = size_kv_cache(&CacheConfig::default(), Some(200), 1000, 4, 1 << 20, memory);
+        let told = found.unwrap_err().to_string();
+        assert!(
+            told.contains("3 MiB are free for this core, one of 2 (data_parallel_size)"),
+            "{told}"
         );
     }
 

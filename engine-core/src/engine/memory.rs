@@ -65,9 +65,10 @@ fn file_bytes(stat: &str) -> u64 {
         let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
         line.trim().parse().ok()
     };
-    ["inactive_file", "active_file"]
-        .iter()
-        .filter_map(|name| of(name))
+    // In version 1 the bare names are the group's own alone, and what is used is that of the groups within it too.
+    let file_pages = ["inactive_file", "active_file"].iter();
+    file_pages
+        .filter_map(|name| of(&format!("total_{name}")).or_else(|| of(name)))
         .sum()
 }
 
@@ -95,6 +96,9 @@ mod tests {
         let stat = "anon 5\ninactive_file 4096\nactive_file 100\nactive_file_x 7\n";
         assert_eq!(file_bytes(stat), 4196);
         assert_eq!(file_bytes("anon 5\n"), 0);
+        let of_parent =
+            "inactive_file 0\nactive_file 0\ntotal_inactive_file 4096\ntotal_active_file 50\n";
+        assert_eq!(file_bytes(of_parent), 4146);
     }
 
     #[test]

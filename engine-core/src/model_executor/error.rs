@@ -126,7 +126,7 @@ pub enum ModelError {
     /// The weights are larger than the memory.
     #[error(
         "the model's weights take at least {least_mib} MiB ({format}), and {available_mib} MiB of memory are free: make \
-         room, or take fewer bits (quantization q8_0, q4_0)"
+         room, or take a smaller model or fewer bits (quantization q8_0, then q4_0)"
     )]
     WeightsTooLarge {
         /// Fewest MiB that the weights take.

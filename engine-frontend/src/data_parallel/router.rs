@@ -2,12 +2,16 @@
 //!
 //! The one where it costs least: what has to be computed of its prompt, and [`REQUEST_TOKENS`] for each request that is
 //! there. So the longest prefix match wins as long as it saves more than waiting costs, and a few words that all prompts
-//! begin with leave no core idle. Of equals the one with the fewest requests, then with the fewest blocks that were sent
-//! there. The router remembers the hashes of the prompt blocks that it sent to each core, as many as the core's cache has
-//! blocks. A core with more than [`MAX_EXTRA_REQUESTS`] requests above the least loaded one is no candidate. So a long prefix
-//! that all requests share is soon in every core's cache, where it decides nothing any more.
+//! begin with leave no core idle. Of equals the one with the fewest requests, then the one that was chosen longest ago.
+//!
+//! A block that was asked for before costs a core that lacks it less, by how often: who computes it once more has it for
+//! all who ask later. So a long prefix that many requests share is soon in every core's cache, where it decides nothing
+//! any more, and one that a single conversation needs stays where it is.
+//!
+//! The router remembers the hashes of the prompt blocks that it sent to each core last, as many as the core's cache has
+//! blocks. A core with more than [`MAX_EXTRA_REQUESTS`] requests above the least loaded one is no candidate.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use protocol::{EngineCoreRequest, Shared};
@@ -25,17 +29,30 @@ const MAX_RECENT_BLOCKS: usize = 1 << 18;
 #[derive(Debug)]
 pub(super) struct Router {
     block_size: usize,
-    /// Of each core.
-    recent: Vec<RecentBlocks>,
+    cores: Vec<Core>,
+    /// Requests that were routed.
+    num_routed: u64,
+}
+
+/// What is remembered of a core.
+#[derive(Debug)]
+struct Core {
+    recent: RecentBlocks,
+    /// Which request was the last that it got; 0 is none.
+    last_routed: u64,
 }
 
 impl Router {
     /// A router between cores with blocks of so many tokens and each so many of them.
     pub(super) fn new(block_size: u32, num_blocks: impl Iterator<Item = u32>) -> Self {
-        let recent = num_blocks.map(|num_blocks| RecentBlocks::new(num_blocks as usize));
+        let cores = num_blocks.map(|num_blocks| Core {
+            recent: RecentBlocks::new(num_blocks as usize),
+            last_routed: 0,
+        });
         Self {
             block_size: (block_size as usize).max(1),
-            recent: recent.collect(),
+            cores: cores.collect(),
+            num_routed: 0,
         }
     }
 
@@ -49,15 +66,10 @@ impl Router {
         }
     }
 
-    /// Blocks that a core was sent, as far as they are remembered.
-    fn num_blocks(&self, core: usize) -> usize {
-        self.recent.get(core).map_or(0, |recent| recent.sent.len())
-    }
-
     /// Forgets what a core had in its prefix cache.
     pub(super) fn forget(&mut self, core: usize) {
-        if let Some(recent) = self.recent.get_mut(core) {
-            recent.clear();
+        if let Some(core) = self.cores.get_mut(core) {
+            core.recent.clear();
         }
     }
 }
@@ -76,6 +88,10 @@ struct Prompt {
     hashes: Vec<u64>,
     /// Blocks that each core has of it, from its beginning.
     matches: Vec<usize>,
+    /// What a core that has so many of its blocks pays for the others, in tokens.
+    costs: Vec<f64>,
+    /// Whether it counts as asked for.
+    is_counted: bool,
 }
 
 impl Routing<'_> {
@@ -84,30 +100,39 @@ impl Routing<'_> {
     pub(super) fn route(&mut self, request: &EngineCoreRequest) -> Option<usize> {
         let fewest = self.loads.iter().flatten().min().copied()?;
         let mut prompt = self.prompt(request);
-        let candidates = self.loads.iter().zip(&prompt.matches).enumerate();
+        let num_blocks = prompt.hashes.len();
+        let cores = self.router.cores.iter().zip(&self.loads);
+        let candidates = cores.zip(&prompt.matches).enumerate();
         let best = candidates
-            .filter_map(|(core, (load, matched))| Some((core, (*load)?, *matched)))
-            .filter(|(_, load, _)| *load <= fewest.saturating_add(MAX_EXTRA_REQUESTS))
-            .min_by_key(|(core, load, matched)| {
-                let to_compute = (prompt.hashes.len() - matched) * self.router.block_size;
-                let cost = to_compute.saturating_add(load.saturating_mul(REQUEST_TOKENS));
-                (cost, *load, self.router.num_blocks(*core))
+            .filter_map(|(index, ((core, load), matched))| Some((index, core, (*load)?, *matched)))
+            .filter(|(_, _, load, _)| *load <= fewest.saturating_add(MAX_EXTRA_REQUESTS))
+            .map(|(index, core, load, matched)| {
+                let to_compute = prompt.costs.get(matched).copied().unwrap_or_default();
+                let cost = to_compute + (load * REQUEST_TOKENS) as f64;
+                (index, matched, (cost, load, core.last_routed))
+            })
+            .min_by(|(_, _, one), (_, _, other)| {
+                one.0
+                    .total_cmp(&other.0)
+                    .then((one.1, one.2).cmp(&(other.1, other.2)))
             });
-        let (core, _, matched) = best?;
-        if let Some(load) = self.loads.get_mut(core).and_then(Option::as_mut) {
+        let (index, matched, _) = best?;
+        if let Some(load) = self.loads.get_mut(index).and_then(Option::as_mut) {
             *load += 1;
         }
-        let num_blocks = prompt.hashes.len();
-        if matched < num_blocks
-            && let Some(recent) = self.router.recent.get_mut(core)
-        {
-            recent.add(&prompt.hashes);
-            if let Some(matched) = prompt.matches.get_mut(core) {
-                *matched = num_blocks;
+        self.router.num_routed += 1;
+        if let Some(core) = self.router.cores.get_mut(index) {
+            core.last_routed = self.router.num_routed;
+            if !prompt.is_counted || matched < num_blocks {
+                core.recent.add(&prompt.hashes);
             }
         }
+        if let Some(matched) = prompt.matches.get_mut(index) {
+            *matched = num_blocks;
+        }
+        prompt.is_counted = true;
         self.last_prompt = Some(prompt);
-        Some(core)
+        Some(index)
     }
 
     /// The blocks of a request's prompt, and what each core has of them.
@@ -118,13 +143,28 @@ impl Routing<'_> {
         {
             return last;
         }
-        let hashes = block_hashes(request, self.router.block_size);
-        let matches = self.router.recent.iter();
+        let Router {
+            block_size, cores, ..
+        } = &*self.router;
+        let hashes = block_hashes(request, *block_size);
+        let cost = |hash: &u64| {
+            let times: u32 = cores.iter().map(|core| core.recent.num_times(*hash)).sum();
+            *block_size as f64 / f64::from(times.saturating_add(1))
+        };
+        let mut costs = vec![0.0; hashes.len() + 1];
+        let mut sum = 0.0;
+        for (from, hash) in costs.iter_mut().zip(&hashes).rev() {
+            sum += cost(hash);
+            *from = sum;
+        }
+        let matches = cores.iter().map(|core| core.recent.num_matches(&hashes));
         Prompt {
-            matches: matches.map(|recent| recent.num_matches(&hashes)).collect(),
+            matches: matches.collect(),
+            costs,
             hashes,
             token_ids: request.prompt_token_ids.clone(),
             cache_salt: request.cache_salt.clone(),
+            is_counted: false,
         }
     }
 }
@@ -148,49 +188,69 @@ fn block_hashes(request: &EngineCoreRequest, block_size: usize) -> Vec<u64> {
 #[derive(Debug)]
 struct RecentBlocks {
     capacity: usize,
-    /// Oldest first; a block that was sent again stands here again.
-    sent: VecDeque<u64>,
-    /// How often each stands in `sent`.
-    counts: HashMap<u64, u32>,
+    blocks: HashMap<u64, RecentBlock>,
+    /// Their hashes by when they were sent last.
+    by_age: BTreeMap<u64, u64>,
+    /// Blocks that were sent, each time that they were.
+    num_sent: u64,
+}
+
+#[derive(Debug)]
+struct RecentBlock {
+    /// Its key in the order of age.
+    age: u64,
+    /// Prompts with it that were sent.
+    times: u32,
 }
 
 impl RecentBlocks {
     fn new(num_blocks: usize) -> Self {
         Self {
             capacity: num_blocks.min(MAX_RECENT_BLOCKS),
-            sent: VecDeque::new(),
-            counts: HashMap::new(),
+            blocks: HashMap::new(),
+            by_age: BTreeMap::new(),
+            num_sent: 0,
         }
     }
 
     fn num_matches(&self, hashes: &[u64]) -> usize {
         let known = hashes
             .iter()
-            .take_while(|hash| self.counts.contains_key(hash));
+            .take_while(|hash| self.blocks.contains_key(hash));
         known.count()
     }
 
+    /// How many prompts with this block were sent.
+    fn num_times(&self, hash: u64) -> u32 {
+        self.blocks.get(&hash).map_or(0, |block| block.times)
+    }
+
+    /// Takes a prompt's blocks. Its last ones are forgotten first, as in a core's cache: without those before them
+    /// they are of no use.
     fn add(&mut self, hashes: &[u64]) {
-        for &hash in hashes.iter().take(self.capacity) {
-            self.sent.push_back(hash);
-            *self.counts.entry(hash).or_default() += 1;
+        for &hash in hashes.iter().take(self.capacity).rev() {
+            self.num_sent += 1;
+            let age = self.num_sent;
+            let block = self
+                .blocks
+                .entry(hash)
+                .or_insert(RecentBlock { age, times: 0 });
+            self.by_age.remove(&block.age);
+            self.by_age.insert(age, hash);
+            block.age = age;
+            block.times = block.times.saturating_add(1);
         }
-        while self.sent.len() > self.capacity {
-            let Some(oldest) = self.sent.pop_front() else {
+        while self.blocks.len() > self.capacity {
+            let Some((_, oldest)) = self.by_age.pop_first() else {
                 return;
             };
-            if let Some(count) = self.counts.get_mut(&oldest) {
-                *count -= 1;
-                if *count == 0 {
-                    self.counts.remove(&oldest);
-                }
-            }
+            self.blocks.remove(&oldest);
         }
     }
 
     fn clear(&mut self) {
-        self.sent.clear();
-        self.counts.clear();
+        self.blocks.clear();
+        self.by_age.clear();
     }
 }
 

@@ -8,20 +8,26 @@ mod input;
 mod openai;
 mod option_trie;
 mod question;
+mod response;
 mod serving;
 mod systemone;
 
 pub use question::Questions;
-pub use serving::{Decided, DecisionApi, PreparedDecision};
+pub use response::{DecisionApi, DecisionResponse};
+pub use serving::{Decided, PreparedDecision};
 
 /// OpenAI's Decisions API: `/v1/decisions`.
 pub const OPENAI: DecisionApi = DecisionApi {
     read: openai::read,
-    tell: openai::tell,
+    tell_answer: openai::tell_answer,
+    answers_by_name: false,
+    usage: openai::usage,
 };
 
 /// TypeSafe's System One API: `/v1/systemone`.
 pub const SYSTEM_ONE: DecisionApi = DecisionApi {
     read: systemone::read,
-    tell: systemone::tell,
+    tell_answer: systemone::tell_answer,
+    answers_by_name: true,
+    usage: systemone::usage,
 };

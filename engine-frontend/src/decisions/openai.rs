@@ -136,31 +136,24 @@ fn read_option(
     Ok(QuestionOption::new(value_field, value, description))
 }
 
-/// The answers in the API's words.
-pub(super) fn tell(questions: &Questions, decided: &Decided, model: &str) -> Value {
-    let answers = questions.questions.iter().zip(&decided.probabilities);
-    let answers: Vec<Value> = answers
-        .map(|(question, probabilities)| match probabilities {
-            Some(probabilities) => tell_answer(question, probabilities),
-            None => json!({"type": "refusal", "name": question.name}),
-        })
-        .collect();
+/// The tokens that were used.
+pub(super) fn usage(decided: &Decided) -> Value {
     json!({
-        "model": model,
-        "answers": answers,
-        "usage": {
-            "input_tokens": decided.input_tokens,
-            "input_tokens_details": {
-                "cached_tokens": decided.cached_tokens, "cache_write_tokens": 0,
-            },
-            "output_tokens": 0,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": decided.input_tokens,
+        "input_tokens": decided.input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": decided.cached_tokens, "cache_write_tokens": 0,
         },
+        "output_tokens": 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": decided.input_tokens,
     })
 }
 
-fn tell_answer(question: &Question, probabilities: &[f64]) -> Value {
+/// What came of a question.
+pub(super) fn tell_answer(question: &Question, probabilities: Option<&[f64]>) -> Value {
+    let Some(probabilities) = probabilities else {
+        return json!({"type": "refusal", "name": question.name});
+    };
     let name = &question.name;
     let options = question.options.iter().zip(probabilities);
     match question.kind {
@@ -196,7 +189,10 @@ fn tell_answer(question: &Question, probabilities: &[f64]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::decisions::OPENAI;
 
     fn body(question: &Value) -> Value {
         json!({"model": "m", "input": "text", "questions": [question]})
@@ -311,7 +307,8 @@ mod tests {
             input_tokens: 40,
             cached_tokens: 16,
         };
-        let told = tell(&questions, &decided, "m");
+        let told = OPENAI.response(Arc::new(questions), decided, "m".to_owned());
+        let told = serde_json::to_value(told).unwrap();
         assert_eq!(
             told["answers"],
             json!([

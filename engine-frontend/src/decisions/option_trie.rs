@@ -6,22 +6,34 @@
 
 use protocol::ScoredPosition;
 
-/// A trie of token sequences. Nodes come behind their parents; the first is the root.
+/// The places where token sequences part, as in a radix tree. Nodes come behind their parents; the first is the root.
 #[derive(Debug)]
 pub(super) struct OptionTrie {
     nodes: Vec<Node>,
     num_options: usize,
 }
 
-#[derive(Debug, Default)]
+/// A place where options part, or the end of the only one.
+#[derive(Debug)]
 struct Node {
     parent: usize,
-    /// Tokens before it.
+    /// Tokens before it: the first of `sample`'s.
     depth: usize,
-    /// Each token that may come, with the node behind it.
-    children: Vec<(u32, usize)>,
+    /// One of the options that lead here.
+    sample: usize,
+    /// Each token that may come, with what is behind it.
+    children: Vec<(u32, Next)>,
     /// The option that ends here.
     option: Option<usize>,
+}
+
+/// What a token leads to.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    /// Another place where options part.
+    Node(usize),
+    /// Nothing but this option.
+    Option(usize),
 }
 
 impl Node {
@@ -39,64 +51,79 @@ pub(super) struct TriePath {
 }
 
 impl OptionTrie {
-    /// The trie of these options.
+    /// The trie of these options, at least one.
     ///
     /// # Errors
     /// The indices of two options that are the same tokens.
     pub(super) fn new(options: &[Vec<u32>]) -> Result<Self, (usize, usize)> {
-        let mut nodes = vec![Node::default()];
-        for (index, token_ids) in options.iter().enumerate() {
-            let mut at = 0;
-            for &token_id in token_ids {
-                let children = &nodes[at].children;
-                at = match children.iter().find(|(id, _)| *id == token_id) {
-                    Some((_, child)) => *child,
-                    None => {
-                        let (child, depth) = (nodes.len(), nodes[at].depth + 1);
-                        nodes[at].children.push((token_id, child));
-                        nodes.push(Node {
-                            parent: at,
-                            depth,
-                            ..Node::default()
-                        });
-                        child
-                    }
-                };
-            }
-            if let Some(other) = nodes[at].option.replace(index) {
-                return Err((other, index));
-            }
+        let mut sorted: Vec<usize> = (0..options.len()).collect();
+        sorted.sort_by_key(|&index| &options[index]);
+        let mut pairs = sorted.windows(2);
+        if let Some(equal) = pairs.find(|pair| options[pair[0]] == options[pair[1]]) {
+            return Err((equal[0], equal[1]));
         }
-        Ok(Self {
-            nodes,
+        let mut trie = Self {
+            nodes: Vec::new(),
             num_options: options.len(),
-        })
+        };
+        trie.add(options, &sorted, 0);
+        Ok(trie)
     }
 
-    /// Paths that lead to every node at which the core is asked, as few as there can be.
-    pub(super) fn paths(&self) -> Vec<TriePath> {
+    /// Adds the node of these options, in the order of their tokens, and all behind it; returns its index.
+    fn add(&mut self, options: &[Vec<u32>], sorted: &[usize], parent: usize) -> usize {
+        let at = self.nodes.len();
+        let (Some(&first), Some(&last)) = (sorted.first(), sorted.last()) else {
+            return at;
+        };
+        // What the first and the last have in common all between them have.
+        let common = options[first].iter().zip(&options[last]);
+        let depth = common.take_while(|(one, other)| one == other).count();
+        let option = (options[first].len() == depth).then_some(first);
+        self.nodes.push(Node {
+            parent,
+            depth,
+            sample: first,
+            children: Vec::new(),
+            option,
+        });
+        let longer = &sorted[usize::from(option.is_some())..];
+        let groups = longer.chunk_by(|&one, &other| options[one][depth] == options[other][depth]);
+        let children = groups.map(|group| {
+            let next = match group {
+                [only] => Next::Option(*only),
+                _ => Next::Node(self.add(options, group, at)),
+            };
+            (options[group[0]][depth], next)
+        });
+        let children = children.collect();
+        self.nodes[at].children = children;
+        at
+    }
+
+    /// Paths that lead to every node at which the core is asked, as few as there can be. `options` are those of
+    /// [`Self::new`].
+    pub(super) fn paths(&self, options: &[Vec<u32>]) -> Vec<TriePath> {
         let mut is_asked = vec![false; self.nodes.len()];
         let mut paths = Vec::new();
-        // Deepest last: a node that is asked by none of those behind it begins a path of its own.
+        // A node that is asked by none of those behind it begins a path of its own.
         for last in (0..self.nodes.len()).rev() {
             if is_asked[last] || !self.nodes[last].is_branching() {
                 continue;
             }
-            let (mut token_ids, mut nodes, mut at) = (Vec::new(), Vec::new(), last);
+            let (mut nodes, mut at) = (Vec::new(), last);
             loop {
-                let node = &self.nodes[at];
-                if node.is_branching() && !std::mem::replace(&mut is_asked[at], true) {
+                if !std::mem::replace(&mut is_asked[at], true) {
                     nodes.push(at);
                 }
                 if at == 0 {
                     break;
                 }
-                let siblings = &self.nodes[node.parent].children;
-                token_ids.extend(siblings.iter().find(|(_, child)| *child == at).map(|c| c.0));
-                at = node.parent;
+                at = self.nodes[at].parent;
             }
-            token_ids.reverse();
             nodes.reverse();
+            let Node { sample, depth, .. } = self.nodes[last];
+            let token_ids = options[sample][..depth].to_vec();
             paths.push(TriePath { token_ids, nodes });
         }
         paths.reverse();
@@ -142,7 +169,11 @@ impl OptionTrie {
             };
             let (to_children, to_end) = next.split_at_checked(node.children.len())?;
             for ((_, child), probability) in node.children.iter().zip(to_children) {
-                reached[*child] = reached[at] * probability;
+                let probability = reached[at] * probability;
+                match *child {
+                    Next::Node(child) => reached[child] = probability,
+                    Next::Option(option) => options[option] = probability,
+                }
             }
             if let Some(option) = node.option {
                 options[option] = reached[at] * to_end.iter().sum::<f64>();
@@ -216,7 +247,7 @@ mod tests {
 
     fn decide(prompt: &[u32], options: &[Vec<u32>]) -> (usize, Vec<f64>) {
         let trie = OptionTrie::new(options).unwrap();
-        let answers: Vec<_> = (trie.paths().into_iter())
+        let answers: Vec<_> = (trie.paths(options).into_iter())
             .map(|path| {
                 let positions = trie.scored_positions(&path, prompt.len(), &END);
                 let scores = ask(prompt, &path, &positions);
@@ -247,7 +278,7 @@ mod tests {
     fn one_path_asks_about_all_that_lies_on_it() {
         let options = [vec![1, 2], vec![1, 3], vec![4], vec![1]];
         let trie = OptionTrie::new(&options).unwrap();
-        let paths = trie.paths();
+        let paths = trie.paths(&options);
         assert_eq!(paths.len(), 1);
         assert_eq!(paths[0].token_ids, [1]);
         let positions = trie.scored_positions(&paths[0], 10, &END);
@@ -261,14 +292,26 @@ mod tests {
     #[test]
     fn one_option_is_certain_and_no_logits_tell_nothing() {
         assert_eq!(decide(&[7], &[vec![1, 2, 3]]), (0, vec![1.0]));
-        let trie = OptionTrie::new(&[vec![1], vec![2]]).unwrap();
-        let path = || trie.paths().remove(0);
+        let options = [vec![1], vec![2]];
+        let trie = OptionTrie::new(&options).unwrap();
+        let path = || trie.paths(&options).remove(0);
         let nan = f32::NAN;
         assert_eq!(trie.probabilities(&[(path(), vec![vec![nan, nan]])]), None);
         assert_eq!(trie.probabilities(&[]), None);
         let never = f32::NEG_INFINITY;
         let certain = trie.probabilities(&[(path(), vec![vec![never, 0.0]])]);
         assert_eq!(certain, Some(vec![0.0, 1.0]));
+    }
+
+    /// What is kept grows with the options, not with their tokens.
+    #[test]
+    fn tokens_between_two_places_take_nothing() {
+        let mut options: Vec<Vec<u32>> = (1..=100).map(|n| vec![n]).collect();
+        options.push(vec![0; 10_000]);
+        options.push([vec![0; 9_999], vec![1]].concat());
+        let trie = OptionTrie::new(&options).unwrap();
+        let depths: Vec<usize> = trie.nodes.iter().map(|node| node.depth).collect();
+        assert_eq!(depths, [0, 9_999]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Answers questions with an engine.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
+
+use serde_json::json;
 use structured_output::CancelFlag;
 
 use super::option_trie::{OptionTrie, TriePath};
@@ -15,15 +17,6 @@ const MAX_PROMPT_TOKENS: usize = 4 << 20;
 
 /// Most requests to the core that the questions of one may become: each is a turn that others wait for.
 const MAX_PATHS: usize = 1024;
-
-/// How an API puts questions, and tells what came of them.
-#[derive(Debug, Clone, Copy)]
-pub struct DecisionApi {
-    /// Reads a request's body.
-    pub read: fn(Value) -> Result<Questions, ValidationError>,
-    /// The answer to it, from a model of this name.
-    pub tell: fn(&Questions, &Decided, &str) -> Value,
-}
 
 /// Questions as the core is asked them.
 #[derive(Debug)]
@@ -81,7 +74,7 @@ impl OpenAIServing {
     /// prompts are too long.
     pub async fn prepare_decision(
         &self,
-        questions: &Questions,
+        questions: &Arc<Questions>,
         context: &RequestContext,
     ) -> Result<PreparedDecision, ServingError> {
         self.check_model(questions.model.as_deref())?;
@@ -99,7 +92,7 @@ impl OpenAIServing {
         kwargs.insert("enable_thinking", json!(false));
         kwargs.insert("thinking", json!(false));
         let preparation = Preparation {
-            questions: questions.clone(),
+            questions: Arc::clone(questions),
             chat,
             request_id: format!("decision-{}", context.request_id),
         };
@@ -157,7 +150,7 @@ impl OpenAIServing {
 
 /// Questions that are to be tokenized.
 struct Preparation {
-    questions: Questions,
+    questions: Arc<Questions>,
     /// The conversation without its message.
     chat: ChatPrompt,
     request_id: String,
@@ -234,7 +227,7 @@ impl Preparation {
             Question::same(&question.options[one], &question.options[other])
         })?;
         let mut num_tokens = 0;
-        for path in trie.paths() {
+        for path in trie.paths(&options) {
             let token_ids = [&*prompt.token_ids, &*path.token_ids].concat();
             num_tokens += token_ids.len();
             let positions =

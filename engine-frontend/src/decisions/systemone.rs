@@ -107,29 +107,16 @@ fn read_question(name: String, question: Value) -> Result<Question, ValidationEr
     )
 }
 
-/// The answers in the API's words.
-pub(super) fn tell(questions: &Questions, decided: &Decided, model: &str) -> Value {
-    let answers = questions.questions.iter().zip(&decided.probabilities);
-    let answers: Map<String, Value> = answers
-        .map(|(question, probabilities)| {
-            let answer = match probabilities {
-                Some(probabilities) => tell_answer(question, probabilities),
-                None => json!({"type": "refusal"}),
-            };
-            (
-                question.name.as_str().unwrap_or_default().to_owned(),
-                answer,
-            )
-        })
-        .collect();
-    json!({
-        "model": model,
-        "answers": answers,
-        "usage": {"input_tokens": decided.input_tokens, "output_tokens": 0},
-    })
+/// The tokens that were used.
+pub(super) fn usage(decided: &Decided) -> Value {
+    json!({"input_tokens": decided.input_tokens, "output_tokens": 0})
 }
 
-fn tell_answer(question: &Question, probabilities: &[f64]) -> Value {
+/// What came of a question.
+pub(super) fn tell_answer(question: &Question, probabilities: Option<&[f64]>) -> Value {
+    let Some(probabilities) = probabilities else {
+        return json!({"type": "refusal"});
+    };
     let name = |option: &QuestionOption| option.value.as_str().unwrap_or_default().to_owned();
     let options = question.options.iter();
     let of_all = || -> Map<String, Value> {
@@ -163,7 +150,10 @@ fn tell_answer(question: &Question, probabilities: &[f64]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::decisions::SYSTEM_ONE;
 
     #[test]
     fn questions_come_and_go_by_their_names() {
@@ -195,8 +185,9 @@ mod tests {
             input_tokens: 9,
             cached_tokens: 0,
         };
+        let told = SYSTEM_ONE.response(Arc::new(questions), decided, "m".to_owned());
         assert_eq!(
-            tell(&questions, &decided, "m"),
+            serde_json::to_value(told).unwrap(),
             json!({
                 "model": "m",
                 "answers": {

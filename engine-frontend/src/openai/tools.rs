@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use protocol::{StructuredOutputsConstraint, StructuredOutputsParams};
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -236,7 +237,7 @@ pub(super) fn part(
     tool: &Value,
 ) -> Result<(ConstraintPart, Box<RawValue>), ValidationError> {
     let field = format!("tools[{i}].function.parameters");
-    let schema = serde_json::value::to_raw_value(&parameters(tool, &field)?);
+    let schema = serde_json::value::to_raw_value(&Parameters::of(tool, &field)?);
     let schema = schema.map_err(|error| ValidationError::about(&field, error.to_string()))?;
     let part = ConstraintPart {
         field,
@@ -279,40 +280,63 @@ fn unknown_format() -> ValidationError {
 }
 
 /// A function's schema: of an object, in any case. Without one, or where it lists no properties, it
-/// takes nothing.
-fn parameters(tool: &Value, field: &str) -> Result<Value, ValidationError> {
-    let given = tool.pointer("/function/parameters");
-    let mut schema = match given {
-        None | Some(Value::Null) => json!({"type": "object", "properties": {}}),
-        Some(schema @ Value::Object(_)) => schema.clone(),
-        Some(other) => {
-            let message = format!("{field} must be a JSON schema, as an object");
-            return Err(ValidationError::field(field, other, message));
+/// takes nothing. As it is in the request, and what is added: a copy would take many times its bytes.
+#[derive(Debug)]
+struct Parameters<'a> {
+    given: Option<&'a Map<String, Value>>,
+    added: Vec<(&'static str, Value)>,
+}
+
+impl<'a> Parameters<'a> {
+    fn of(tool: &'a Value, field: &str) -> Result<Self, ValidationError> {
+        let map = match tool.pointer("/function/parameters") {
+            None | Some(Value::Null) => {
+                let added = vec![
+                    ("type", "object".into()),
+                    ("properties", json!({})),
+                    ("additionalProperties", false.into()),
+                ];
+                return Ok(Self { given: None, added });
+            }
+            Some(Value::Object(map)) => map,
+            Some(other) => {
+                let message = format!("{field} must be a JSON schema, as an object");
+                return Err(ValidationError::field(field, other, message));
+            }
+        };
+        let mut added = Vec::new();
+        match map.get("type") {
+            None => added.push(("type", "object".into())),
+            Some(Value::String(kind)) if kind == "object" => {}
+            Some(other) => {
+                let message =
+                    format!("{field}.type must be \"object\": a call has arguments by name");
+                let field = format!("{field}.type");
+                return Err(ValidationError::field(field, other, message));
+            }
         }
-    };
-    let Some(map) = schema.as_object_mut() else {
-        return Ok(schema);
-    };
-    match map.get("type") {
-        None => {
-            map.insert("type".to_owned(), Value::from("object"));
+        let takes_nothing = map
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_some_and(Map::is_empty);
+        let says_more = |keyword: &String| !NO_PROPERTIES.contains(&keyword.as_str());
+        if takes_nothing && !map.keys().any(says_more) {
+            added.push(("additionalProperties", false.into()));
         }
-        Some(Value::String(kind)) if kind == "object" => {}
-        Some(other) => {
-            let message = format!("{field}.type must be \"object\": a call has arguments by name");
-            let field = format!("{field}.type");
-            return Err(ValidationError::field(field, other, message));
-        }
+        Ok(Self {
+            given: Some(map),
+            added,
+        })
     }
-    let takes_nothing = map
-        .get("properties")
-        .and_then(Value::as_object)
-        .is_some_and(Map::is_empty);
-    let says_more = |keyword: &String| !NO_PROPERTIES.contains(&keyword.as_str());
-    if takes_nothing && !map.keys().any(says_more) {
-        map.insert("additionalProperties".to_owned(), Value::Bool(false));
+}
+
+impl Serialize for Parameters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let given = self.given.into_iter().flatten();
+        let given = given.map(|(keyword, value)| (keyword.as_str(), value));
+        let added = self.added.iter().map(|(keyword, value)| (*keyword, value));
+        serializer.collect_map(given.chain(added))
     }
-    Ok(schema)
 }
 
 /// The keywords of a schema by which clients say that a function takes nothing.

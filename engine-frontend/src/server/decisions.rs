@@ -1,5 +1,7 @@
 //! The routes of decisions.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::response::Response;
 
@@ -25,6 +27,7 @@ pub(super) async fn system_one(State(app): App, request: Request) -> Result<Resp
 async fn decide(app: &AppState, request: Request, api: DecisionApi) -> Result<Response, ApiError> {
     let call = Call::begin(app, &request);
     let (questions, mut share) = call.json(request, api.read).await?;
+    let questions = Arc::new(questions);
     if let Some(refusal) = call.count_answers(questions.num_questions()) {
         return Ok(refusal);
     }
@@ -34,7 +37,7 @@ async fn decide(app: &AppState, request: Request, api: DecisionApi) -> Result<Re
     take_memory(&mut share, prepared.num_bytes())?;
     let answer = async {
         let decided = app.serving.decide(prepared, &call.context).await?;
-        Ok((api.tell)(&questions, &decided, &app.serving.model_name()))
+        Ok(api.response(questions, decided, app.serving.model_name()))
     };
     call.held_json(answer, share).await
 }

@@ -2,7 +2,7 @@
 
 use protocol::EngineCoreOutput;
 
-use super::restart::failed;
+use super::restart::{aborted_output, failed};
 use super::{CoreHealth, MovedRequest, SupervisedCore};
 
 impl SupervisedCore {
@@ -11,10 +11,13 @@ impl SupervisedCore {
         self.state().in_flight.len()
     }
 
-    /// True if a request that comes now is sent at once, to a core that works.
+    /// True if a request that comes now is sent at once, to a core that works and isn't paused.
     pub(crate) fn takes_requests(&self) -> bool {
         let state = self.state();
-        state.health == CoreHealth::Healthy && state.client.is_some() && state.in_flight.is_open()
+        state.health == CoreHealth::Healthy
+            && state.pause_mode.is_none()
+            && state.client.is_some()
+            && state.in_flight.is_open()
     }
 
     /// True while the core shows no sign of life though it has work.
@@ -37,11 +40,19 @@ impl SupervisedCore {
     /// Ends what is left in the books of a core that is gone for good: requests that cores died of, and that go to
     /// no other.
     pub(crate) fn fail_rest(&self) -> Vec<EngineCoreOutput> {
-        let left = self.state().in_flight.take_all();
+        let (left, aborted) = {
+            let mut state = self.state();
+            (
+                state.in_flight.take_all(),
+                std::mem::take(&mut state.aborted),
+            )
+        };
         if !left.is_empty() {
             tracing::error!(request_ids = ?left, "failed: engine cores died working on them");
         }
-        left.into_iter().map(failed).collect()
+        let left = left.into_iter().map(failed);
+        left.chain(aborted.into_iter().map(aborted_output))
+            .collect()
     }
 
     /// Takes requests from another core's books, and sends them as soon as any may be sent.

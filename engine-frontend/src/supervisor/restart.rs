@@ -79,10 +79,14 @@ impl SupervisedCore {
             false => CoreHealth::Healthy,
         };
         state.send_next();
+        let aborted = std::mem::take(&mut state.aborted);
         drop(state);
         self.tell(CoreEvent::Restarted);
+        let failed = failed.into_iter().map(failed_alone);
         Ok(EngineCoreOutputs {
-            outputs: failed.into_iter().map(failed_alone).collect(),
+            outputs: failed
+                .chain(aborted.into_iter().map(aborted_output))
+                .collect(),
             ..EngineCoreOutputs::default()
         })
     }
@@ -151,6 +155,15 @@ fn failed_alone(request_id: String) -> EngineCoreOutput {
         "failed: the engine core died working on this request alone"
     );
     failed(request_id)
+}
+
+/// The end of a request that was aborted while there was no core.
+pub(super) fn aborted_output(request_id: String) -> EngineCoreOutput {
+    EngineCoreOutput {
+        finish_reason: Some(FinishReason::Abort),
+        request_id,
+        ..EngineCoreOutput::default()
+    }
 }
 
 /// The end of a request that cores died of.

@@ -10,19 +10,17 @@ const RESUME: &str = "resume_scheduler";
 const IS_PAUSED: &str = "is_scheduler_paused";
 
 impl SupervisedCore {
-    /// Calls a method of the core. A pause outlives it: the core that takes its place begins with it. While there is none
-    /// the answer is that of the next one, which has no requests and nothing in its cache.
+    /// Calls a method of the core. While there is none the answer is that of the next one, which has no requests and
+    /// nothing in its cache. A pause has to be [noted](Self::note_pause) before.
     ///
     /// # Errors
     /// The core doesn't know the method or fails at it, is gone for good, or is being replaced and the method asks for
     /// something else of it.
-    pub async fn call_utility(
+    pub(crate) async fn call_utility(
         &self,
         method: &str,
         args: &[Value],
     ) -> Result<Value, EngineCoreClientError> {
-        // First, as the core may die before it answers.
-        self.note_pause(method, args);
         let dead = match self.client() {
             None => self.state().why_gone(),
             Some(client) => match client.call_utility(method, args).await {
@@ -38,13 +36,15 @@ impl SupervisedCore {
                 }
             },
         };
-        self.answer_of_next(method)
+        self.answer_of_next(method, args)
             .ok_or(EngineCoreClientError::EngineDead(dead))
     }
 
-    fn note_pause(&self, method: &str, args: &[Value]) {
+    /// Notes a call that pauses or resumes: a pause outlives the core, and the one that takes its place begins with it.
+    /// From here on no requests of other cores are moved to this one.
+    pub(crate) fn note_pause(&self, method: &str, args: &[Value]) {
         let pause_mode = match method {
-            // The next core has nothing to abort.
+            // What there is now has ended when the next core begins.
             PAUSE => match args.first().and_then(Value::as_str) {
                 Some("abort" | "keep") => Some("keep"),
                 Some("wait") => Some("wait"),
@@ -56,11 +56,16 @@ impl SupervisedCore {
         self.state().pause_mode = pause_mode;
     }
 
-    /// The answer of the core that takes the place of this one, if one does: it has no requests and an empty cache.
-    fn answer_of_next(&self, method: &str) -> Option<Value> {
-        let state = self.state();
+    /// The answer of the core that takes the place of this one, if one does: it has no requests and an empty cache. What
+    /// the dead one had ends with an abort.
+    fn answer_of_next(&self, method: &str, args: &[Value]) -> Option<Value> {
+        let mut state = self.state();
         if state.health == CoreHealth::Dead || self.options.max_restarts == 0 {
             return None;
+        }
+        if method == PAUSE && args.first().is_some_and(|mode| mode == "abort") {
+            let all = state.in_flight.take_all();
+            state.aborted.extend(all);
         }
         match method {
             PAUSE | RESUME => Some(Value::Null),

@@ -28,29 +28,74 @@ fn without_a_match_the_core_with_the_fewest_requests_is_chosen() {
 }
 
 #[test]
-fn of_equals_the_one_that_was_sent_the_fewest_blocks_is_chosen() {
+fn of_equals_the_one_that_was_chosen_longest_ago_is_chosen() {
     let mut router = router(3);
-    let prompts = (0..6).map(|n| request(1_000 * n..1_000 * n + 128));
-    let cores: Vec<usize> = prompts
-        .map(|prompt| route(&mut router, &[0, 0, 0], &prompt))
-        .collect();
-    assert_eq!(cores, [0, 1, 2, 0, 1, 2]);
+    let prompt = |n: u32| request(1_000 * n..1_000 * n + 128);
+    // Far more than the cores have blocks.
+    for n in 0..600 {
+        assert_eq!(route(&mut router, &[0, 0, 0], &prompt(n)), n as usize % 3);
+    }
     // What one core has stays there.
-    assert_eq!(route(&mut router, &[0, 0, 0], &request(1_000..1_128)), 1);
+    for _ in 0..3 {
+        assert_eq!(route(&mut router, &[0, 0, 0], &prompt(598)), 1);
+    }
     router.forget(2);
-    assert_eq!(route(&mut router, &[0, 0, 0], &request(90_000..90_128)), 2);
+    assert_eq!(route(&mut router, &[0, 0, 0], &prompt(900)), 0);
+    assert_eq!(route(&mut router, &[0, 0, 0], &prompt(901)), 2);
 }
 
 #[test]
 fn a_match_wins_while_it_saves_more_than_the_requests_there_cost() {
     let mut router = router(2);
-    assert_eq!(route(&mut router, &[0, 0], &request(0..256)), 0);
-    assert_eq!(route(&mut router, &[3, 0], &request(0..256)), 0);
+    assert_eq!(route(&mut router, &[0, 0], &request(0..512)), 0);
+    // Half of it is as much as four requests.
+    assert_eq!(route(&mut router, &[3, 0], &request(0..512)), 0);
     // One block saves no more than an idle core does.
     assert_eq!(route(&mut router, &[1, 0], &request(0..64)), 1);
-    // Now core 1 has one block of the four too.
-    assert_eq!(route(&mut router, &[2, 0], &request(0..256)), 0);
-    assert_eq!(route(&mut router, &[3, 0], &request(0..256)), 1);
+    // Now core 1 has one block of the eight too.
+    assert_eq!(route(&mut router, &[0, 0], &request(0..512)), 0);
+    assert_eq!(route(&mut router, &[2, 0], &request(0..512)), 1);
+}
+
+/// A system prompt of 15 blocks, and a block of each request's own.
+#[test]
+fn what_many_ask_for_is_soon_everywhere() {
+    let mut router = router(2);
+    let prompt = |n: u32| request((0..960).chain(10_000 + 64 * n..10_064 + 64 * n));
+    assert_eq!(route(&mut router, &[0, 0], &prompt(0)), 0);
+    // With another request there, core 1 computes it once more when a fifteenth of it is worth less than that one.
+    for n in 1..14 {
+        assert_eq!(route(&mut router, &[1, 0], &prompt(n)), 0, "{n}");
+    }
+    assert_eq!(route(&mut router, &[1, 0], &prompt(14)), 1);
+    // From then on it decides nothing.
+    assert_eq!(route(&mut router, &[1, 0], &prompt(16)), 1);
+    assert_eq!(route(&mut router, &[0, 1], &prompt(17)), 0);
+    // A conversation that grows by two blocks a turn stays where it is beside three requests.
+    for turn in 1..=12 {
+        let conversation = request(90_000..90_512 + 128 * turn);
+        let loads = match turn {
+            1 => [0, 1],
+            _ => [3, 0],
+        };
+        let core = route(&mut router, &loads, &conversation);
+        assert_eq!(core, 0, "{turn}");
+    }
+}
+
+#[test]
+fn a_prompt_that_comes_again_and_again_is_not_forgotten() {
+    let mut router = router(2);
+    let hot = request(0..384);
+    assert_eq!(route(&mut router, &[0, 1], &hot), 0);
+    for n in 1..100 {
+        // Others fill the memory of core 0 many times.
+        assert_eq!(
+            route(&mut router, &[0, 9], &request(1_000 * n..1_000 * n + 384)),
+            0
+        );
+        assert_eq!(route(&mut router, &[0, 0], &hot), 0, "{n}");
+    }
 }
 
 #[test]
@@ -77,12 +122,14 @@ fn siblings_stay_together_until_they_are_many() {
     let mut routing = router.routing(loads);
     let cores: Vec<usize> = (0..12).map(|_| routing.route(&sibling).unwrap()).collect();
     assert_eq!(cores, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 1]);
-    let recent = routing.router.recent.iter().map(|recent| recent.sent.len());
-    assert_eq!(
-        recent.collect::<Vec<_>>(),
-        [10, 10],
-        "each prompt counts once"
-    );
+    for core in &routing.router.cores {
+        let times = core.recent.blocks.values().map(|block| block.times);
+        assert_eq!(
+            times.collect::<Vec<_>>(),
+            [1; 10],
+            "each prompt counts once"
+        );
+    }
 }
 
 #[test]
@@ -102,16 +149,13 @@ fn no_more_is_remembered_than_a_cache_has() {
     let mut recent = RecentBlocks::new(3);
     recent.add(&[1, 2]);
     recent.add(&[1, 3]);
-    assert_eq!(
-        recent.num_matches(&[1, 2]),
-        2,
-        "the first 1 is gone, not the second"
-    );
+    assert_eq!(recent.num_matches(&[1, 2]), 2);
     recent.add(&[4]);
-    assert_eq!(recent.num_matches(&[1, 2]), 1);
+    assert_eq!(recent.num_matches(&[1, 2]), 1, "2 was sent once, and first");
+    assert_eq!(recent.num_matches(&[1, 3]), 2);
     recent.add(&[5, 6, 7, 8]);
     assert_eq!(recent.num_matches(&[5, 6, 7, 8]), 3);
-    assert_eq!((recent.sent.len(), recent.counts.len()), (3, 3));
+    assert_eq!((recent.blocks.len(), recent.by_age.len()), (3, 3));
     let mut none = RecentBlocks::new(0);
     none.add(&[1]);
     assert_eq!(none.num_matches(&[1]), 0);

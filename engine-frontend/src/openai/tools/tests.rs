@@ -268,7 +268,11 @@ fn beside_calls_another_constraint_holds() {
 
 #[test]
 fn parameters_are_of_an_object() {
-    let schema = |parameters| super::parameters(&tool("f", parameters), "p");
+    let schema = |parameters: Value| {
+        let tool = tool("f", parameters);
+        let parameters = Parameters::of(&tool, "p")?;
+        Ok::<_, ValidationError>(serde_json::to_value(parameters).unwrap())
+    };
     assert_eq!(schema(json!({})).unwrap(), json!({"type": "object"}));
     let nothing = json!({"type": "object", "properties": {}, "additionalProperties": false});
     for spelled in [

@@ -1,6 +1,6 @@
 //! Requests that become far more than was sent: answers with logprobs for each token, tools in a prompt, conversations
-//! that share a large field, prompts that are told once for each answer, many small values beside a constraint that
-//! takes long to begin.
+//! that share a large field, prompts that are told once for each answer, many small values in a tool or beside a
+//! constraint that takes long to begin, questions with many options.
 
 use serde_json::{Map, Value, json};
 
@@ -11,11 +11,13 @@ const CHAT: &str = "/v1/chat/completions";
 
 /// What it is, the route and the body. `number` picks the kind, so that each run has all of them.
 pub(super) fn costly(number: u64, random: &mut Random) -> (String, &'static str, Value) {
-    match number % 12 {
+    match number % 14 {
         0 | 1 => response_with_logprobs(number.is_multiple_of(2), random),
         kind @ 2..=7 => with_tools(kind, random),
         8 => conversations(random),
         9 => echoes(random),
+        12 => decisions(random),
+        13 => values_in_tool(random),
         _ => values_beside_constraint(random),
     }
 }
@@ -115,13 +117,68 @@ fn echoes(random: &mut Random) -> (String, &'static str, Value) {
     (label, "/v1/completions", body)
 }
 
-/// Up to 1.2 MB of small values that a template or an answer has, and a constraint that takes many states to begin.
-fn values_beside_constraint(random: &mut Random) -> (String, &'static str, Value) {
+/// Up to 400 questions with up to 255 options each, of which one may be long.
+fn decisions(random: &mut Random) -> (String, &'static str, Value) {
+    let num_questions = *random.one_of(&[200, 340, 400]);
+    let num_options = *random.one_of(&[20, 60, 120, 140, 254]);
+    let long = *random.one_of(&[1, 200, 400, 900]);
+    let (kind, list, name) =
+        *random.one_of(&[("choice", "choices", "value"), ("score", "levels", "label")]);
+    let short = (0..num_options).map(|i| format!("o{i}"));
+    let options = short.chain([format!("q{}", "1".repeat(long))]);
+    let options: Value = options.map(|option| json!({name: option})).collect();
+    let question = json!({"type": kind, "instructions": "Q", list: options});
+    let label = format!("{num_questions} questions of {num_options} options, {kind}, {long}");
+    let body = json!({"input": "", "questions": vec![question; num_questions]});
+    (label, "/v1/decisions", body)
+}
+
+/// Up to 1 MB of small values where a tool's schema should have a schema.
+fn values_in_tool(random: &mut Random) -> (String, &'static str, Value) {
+    let (values, label) = small_values(random);
+    let parameters = json!({"type": "object", "properties": {"a": values}});
+    let function = json!({"name": "f", "parameters": parameters});
+    let user = json!([{"role": "user", "content": "Hi"}]);
+    let (path, body) = match random.below(3) {
+        0 => {
+            let tool = json!({"type": "function", "function": function});
+            (
+                CHAT,
+                json!({"messages": user, "max_tokens": 2, "tools": [tool]}),
+            )
+        }
+        1 => {
+            let tool = json!({"type": "function", "name": "f", "parameters": parameters});
+            (
+                "/v1/responses",
+                json!({"input": "Hi", "max_output_tokens": 2, "tools": [tool]}),
+            )
+        }
+        _ => {
+            let tool = json!({"name": "f", "input_schema": parameters});
+            (
+                "/v1/messages",
+                json!({"messages": user, "max_tokens": 2, "tools": [tool]}),
+            )
+        }
+    };
+    (format!("{label} in a tool"), path, body)
+}
+
+/// Up to 1 MB of small values, and how many.
+fn small_values(random: &mut Random) -> (Vec<Value>, String) {
     let value = random
         .one_of(&[json!({"": 0}), json!({}), json!([0]), json!(0)])
         .clone();
     let size = *random.one_of(&[100_000, 600_000, 1_000_000]);
     let values = vec![value.clone(); size / (value.to_string().len() + 1)];
+    let label = format!("{} values", values.len());
+    (values, label)
+}
+
+/// Small values that a template or an answer has, and a constraint that takes many states to begin.
+fn values_beside_constraint(random: &mut Random) -> (String, &'static str, Value) {
+    let (values, label) = small_values(random);
     let regex = random.one_of(&[
         "a|z(?=.{500,1400}$)[^a]*(b.{30})+",
         "(?=.*c.{7})(?=.*d.{9})(?=.*e.{11})(?=.*f.{13})(?=.*g.{15}).{100,1400}",
@@ -184,6 +241,6 @@ fn values_beside_constraint(random: &mut Random) -> (String, &'static str, Value
     };
     body[max_tokens] = json!(2);
     body["structured_outputs"] = constraint;
-    let label = format!("{} values in {place} beside a constraint", values.len());
+    let label = format!("{label} in {place} beside a constraint");
     (label, path, body)
 }

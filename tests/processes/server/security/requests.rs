@@ -257,6 +257,10 @@ fn values_within_others_take_their_share_whatever_their_type() {
     let user = |content: Value| json!([{"role": "user", "content": content}]);
     let tool = json!({"name": "f", "input_schema": {"type": "object"}});
     let decision = json!([{"type": "predicate", "name": "a", "instructions": "Is it?"}]);
+    let properties = json!({"a": vec![json!({"": 0}); 122_000]});
+    let objects = json!({"name": "f", "parameters": {"type": "object", "properties": properties}});
+    let mut objects_of_responses = objects.clone();
+    objects_of_responses["type"] = json!("function");
     for (path, mut body) in [
         (
             RESPONSES,
@@ -302,6 +306,14 @@ fn values_within_others_take_their_share_whatever_their_type() {
             "/v1/chat/completions",
             json!({"messages": user(parts("text").into())}),
         ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": user("Hi".into()), "tools": [{"type": "function", "function": objects}]}),
+        ),
+        (
+            RESPONSES,
+            json!({"input": "Hi", "tools": [objects_of_responses]}),
+        ),
     ] {
         match path {
             "/v1/decisions" => {}
@@ -313,6 +325,34 @@ fn values_within_others_take_their_share_whatever_their_type() {
         let status = server.post(path, &body).status;
         assert!(matches!(status, 200 | 400), "{path}: {status}");
         peak.check(&format!("{path}, {sent} bytes"), sent);
+    }
+}
+
+/// Questions were copied for their prompts, their options' tokens kept one by one, and all of an answer was made as
+/// values before any of it was written.
+#[test]
+fn options_of_decisions_take_their_share() {
+    let server = server(&[]);
+    for (kind, list, name, num_questions, num_options, long) in [
+        ("score", "levels", "label", 350, 140, 350),
+        ("choice", "choices", "value", 380, 120, 400),
+    ] {
+        // Of two characters each.
+        let digit = |i: u32| char::from_digit(i, 36).unwrap_or('0');
+        let short =
+            (0..num_options).map(|i| format!("{}{}", digit(10 + i / 26), digit(10 + i % 26)));
+        let options: Value = [format!("q{}", "1".repeat(long))]
+            .into_iter()
+            .chain(short)
+            .map(|option| json!({name: option}))
+            .collect();
+        let question = json!({"type": kind, "instructions": "Q", list: options});
+        let body = json!({"input": "", "questions": vec![question; num_questions]});
+        let sent = body.to_string().len();
+        let peak = Peak::begin(&server);
+        let answer = server.post("/v1/decisions", &body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        peak.check(&format!("{kind}, {sent} bytes"), sent);
     }
 }
 
