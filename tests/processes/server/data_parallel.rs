@@ -277,6 +277,31 @@ fn pauses_and_aborts_reach_both() {
     eventually("it is healthy", || server.is_healthy());
 }
 
+#[test]
+fn a_pause_ends_what_a_core_had_that_is_gone() {
+    for flags in [&[][..], &TWO] {
+        if !flags.is_empty() && !has_two_processors() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (server, management) = start_managed(folder.path(), flags);
+        let on = |path| start(&management, "POST", path, "", b"").finish().status;
+        let running = || of_engines(&management, "vllm:num_requests_running");
+        let ask = |i| server.begin(CHAT, &long_stream(&format!("Question {i}"), 1900));
+        let streams: Vec<Pending> = (0..8).map(ask).collect();
+        eventually("all run", || running().iter().sum::<f64>() == 8.0);
+        signal(cores(&server)[0], libc::SIGKILL);
+        assert_eq!(on("/pause?mode=abort"), 200);
+        for stream in streams {
+            let events = stream.finish().events();
+            let last = events.last().unwrap();
+            assert_eq!(last["choices"][0]["finish_reason"], "abort", "{last}");
+        }
+        assert_eq!(on("/resume"), 200);
+        assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    }
+}
+
 /// One that hangs has few requests as soon as their clients leave, and is no place for the next ones.
 #[test]
 fn a_core_that_stands_still_gets_nothing_while_another_works() {
