@@ -139,7 +139,7 @@ impl AnthropicMessagesRequest {
 
 /// Takes `max_tokens`.
 fn required_max_tokens(fields: &mut Fields) -> Result<u64, ValidationError> {
-    let value: Value = fields.require(MAX_TOKENS)?;
+    let value = fields.require_value(MAX_TOKENS)?;
     if let Some(max_tokens) = value.as_u64().filter(|n| (1..=u32::MAX.into()).contains(n)) {
         return Ok(max_tokens);
     }

@@ -35,7 +35,7 @@ pub(super) fn take(
     chat: &mut Map<String, Value>,
 ) -> Result<bool, ValidationError> {
     if let Some(tools) = fields.take_list("tools")? {
-        check_number_of_tools(&tools)?;
+        check_number_of_tools("tools", &tools)?;
         let functions = tools.into_iter().enumerate();
         let warnings = fields.warnings();
         let functions = functions.map(|(i, tool)| function(&format!("tools[{i}]"), tool, warnings));

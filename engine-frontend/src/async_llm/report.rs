@@ -47,8 +47,8 @@ impl AsyncLLM {
         done.ok_or_else(|| internal_error("the constraint's check failed"))
     }
 
-    /// What a constraint says, and how far a text fits it; the keywords of its schemas that are enforced. One
-    /// after the other, on a thread of its own that leaves the others their time.
+    /// What a constraint says, and how far a text fits it; of one that holds, the keywords of its schemas that are
+    /// enforced. One after the other, on a thread of its own that leaves the others their time.
     ///
     /// # Errors
     /// It panicked, or there is no thread or vocabulary for it.
@@ -60,11 +60,14 @@ impl AsyncLLM {
         let thread = self.reports.thread.get_or_init(CheckThread::new);
         let (tokenizer, vocabulary) = (self.tokenizer.clone(), self.reports.vocabulary.clone());
         let work = move |cancel: &CancelFlag| {
-            let keywords = ConstraintKeywords::of(&params.constraint);
-            let keywords = keywords.iter().flat_map(ConstraintKeywords::enforced);
-            let keywords = keywords.map(str::to_owned).collect();
             let vocabulary = vocabulary.get_or_init(|| byte_vocabulary(&tokenizer));
             let report = report(vocabulary.as_ref()?, &params, text.as_deref(), cancel);
+            // The compiler has limits for the values of a schema, and these are read without.
+            let holds = report.is_ok();
+            let keywords = holds.then(|| ConstraintKeywords::of(&params.constraint));
+            let keywords = keywords.flatten();
+            let keywords = keywords.iter().flat_map(ConstraintKeywords::enforced);
+            let keywords = keywords.map(str::to_owned).collect();
             Some((keywords, report))
         };
         let done = match thread.turn().await {

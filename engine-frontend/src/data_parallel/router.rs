@@ -22,7 +22,7 @@ const MAX_EXTRA_REQUESTS: usize = 4;
 /// A request in flight weighs as much as so many tokens of a prompt that have to be computed: four blocks.
 const REQUEST_TOKENS: usize = 64;
 
-/// Most blocks that are remembered of a core: some MiB.
+/// Most blocks that are remembered of a core: some 20 MiB.
 const MAX_RECENT_BLOCKS: usize = 1 << 18;
 
 /// See the [module](self).

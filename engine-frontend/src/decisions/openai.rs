@@ -78,20 +78,14 @@ fn read_question(field: String, question: Value) -> Result<Question, ValidationE
                 .remove(options_key)
                 .ok_or_else(|| missing(&list_field))?;
             let entries = list(&list_field, entries)?;
+            Question::check_number(&list_field, entries.len(), 2)?;
             let entries = entries.into_iter().enumerate();
             entries
                 .map(|(i, entry)| read_option(&format!("{list_field}[{i}]"), kind, entry))
                 .collect::<Result<_, _>>()?
         }
     };
-    Question::new(
-        name.into(),
-        field,
-        kind,
-        instructions,
-        options,
-        (options_key, 2),
-    )
+    Question::new(name.into(), field, kind, instructions, options)
 }
 
 /// The options of a predicate, with when they are right.

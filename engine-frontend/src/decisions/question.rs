@@ -139,26 +139,35 @@ impl QuestionOption {
 }
 
 impl Question {
-    /// A question, with its options as the model writes them: as JSON where one of them needs it.
+    /// Checks how many options a list has, before anything is made of them.
     ///
     /// # Errors
-    /// Fewer options than `min`, more than there may be, or two that are the same.
+    /// Fewer than `min`, or more than there may be.
+    pub(super) fn check_number(
+        list: &str,
+        num_options: usize,
+        min: usize,
+    ) -> Result<(), ValidationError> {
+        if (min..=MAX_OPTIONS).contains(&num_options) {
+            return Ok(());
+        }
+        let message = format!("{list} must have {min} to {MAX_OPTIONS} entries, got {num_options}");
+        Err(ValidationError::field(list, num_options, message))
+    }
+
+    /// A question, with its options as the model writes them: as JSON where one of them needs it. Their number has been
+    /// [checked](Self::check_number).
+    ///
+    /// # Errors
+    /// Two options are the same.
     pub(super) fn new(
         name: Value,
         field: String,
         kind: QuestionKind,
         instructions: String,
         options: Vec<QuestionOption>,
-        (list, min): (&str, usize),
     ) -> Result<Self, ValidationError> {
         let mut options = options;
-        let num_options = options.len();
-        if !(min..=MAX_OPTIONS).contains(&num_options) {
-            let list = format!("{field}.{list}");
-            let message =
-                format!("{list} must have {min} to {MAX_OPTIONS} entries, got {num_options}");
-            return Err(ValidationError::field(list, num_options, message));
-        }
         if options.iter().any(QuestionOption::needs_quotes) {
             for option in &mut options {
                 option.text = option.value.to_string();
@@ -288,7 +297,6 @@ mod tests {
             kind,
             "Which?".to_owned(),
             options,
-            ("choices", 2),
         )
     }
 
@@ -312,10 +320,11 @@ mod tests {
 
     #[test]
     fn lists_that_are_wrong_name_their_field() {
-        let error = question(&[json!("a")]).unwrap_err();
+        let error = Question::check_number("q.choices", 1, 2).unwrap_err();
         assert_eq!(error.message, "q.choices must have 2 to 255 entries, got 1");
-        let many: Vec<Value> = (0..256).map(|i| json!(i.to_string())).collect();
-        assert!(question(&many).unwrap_err().message.ends_with("got 256"));
+        assert_eq!(error.parameter.as_deref(), Some("q.choices"));
+        let error = Question::check_number("q.choices", 256, 2).unwrap_err();
+        assert!(error.message.ends_with("got 256"), "{error}");
         let error = question(&[json!("a"), json!("b"), json!("a")]).unwrap_err();
         assert_eq!(error.parameter.as_deref(), Some("q.choices[2].value"));
         assert!(

@@ -77,6 +77,7 @@ fn read_question(name: String, question: Value) -> Result<Question, ValidationEr
         (_, None) => return Err(missing(&criteria_field)),
         (QuestionKind::Choice, Some(criteria)) => {
             let criteria = object(&criteria_field, criteria)?;
+            Question::check_number(&criteria_field, criteria.len(), 1)?;
             let option = |(key, description): (String, Value)| {
                 let field = format!("{criteria_field}.{}", cut_short(&key));
                 let description = optional_text(&field, Some(description))?;
@@ -86,6 +87,7 @@ fn read_question(name: String, question: Value) -> Result<Question, ValidationEr
         }
         (QuestionKind::Score, Some(criteria)) => {
             let criteria = list(&criteria_field, criteria)?;
+            Question::check_number(&criteria_field, criteria.len(), 1)?;
             let option = |(level, description): (usize, Value)| {
                 let field = format!("{criteria_field}[{level}]");
                 let value = level.to_string().into();
@@ -97,14 +99,7 @@ fn read_question(name: String, question: Value) -> Result<Question, ValidationEr
         }
     };
     let instructions = instructions.unwrap_or_default();
-    Question::new(
-        name.into(),
-        field,
-        kind,
-        instructions,
-        options,
-        ("criteria", 1),
-    )
+    Question::new(name.into(), field, kind, instructions, options)
 }
 
 /// The tokens that were used.

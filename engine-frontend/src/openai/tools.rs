@@ -44,7 +44,7 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
     if tools.is_empty() {
         return Ok(None);
     }
-    check_number(&tools)?;
+    check_number("tools", &tools)?;
     let mut known = HashSet::new();
     for (i, tool) in tools.iter().enumerate() {
         let named = tool.get("type") == Some(&Value::from("function")) && name_of(tool).is_some();
@@ -94,13 +94,13 @@ fn check_keys(i: usize, tool: &Value) -> Result<(), ValidationError> {
 /// Most tools of a request. Each is a schema, and all of them are one constraint.
 const MAX_TOOLS: usize = 1024;
 
-/// Refuses more tools than a request may have, before anything is made of them.
-pub(crate) fn check_number(tools: &[Value]) -> Result<(), ValidationError> {
+/// Refuses a list of more tools than a request may have, before anything is made of them.
+pub(crate) fn check_number(field: &str, tools: &[Value]) -> Result<(), ValidationError> {
     if tools.len() <= MAX_TOOLS {
         return Ok(());
     }
-    let message = format!("tools must be at most {MAX_TOOLS}, got {}", tools.len());
-    Err(ValidationError::field("tools", tools.len(), message))
+    let message = format!("{field} must be at most {MAX_TOOLS}, got {}", tools.len());
+    Err(ValidationError::field(field, tools.len(), message))
 }
 
 /// Longest name of a function.

@@ -1,9 +1,11 @@
 //! Methods of a core that are called by name, and what of them outlives it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use super::{CoreHealth, SupervisedCore};
-use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError};
+use super::{CoreHealth, State, SupervisedCore};
+use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError, EngineDeadError};
 
 const PAUSE: &str = "pause_scheduler";
 const RESUME: &str = "resume_scheduler";
@@ -11,20 +13,37 @@ const IS_PAUSED: &str = "is_scheduler_paused";
 
 impl SupervisedCore {
     /// Calls a method of the core. While there is none the answer is that of the next one, which has no requests and
-    /// nothing in its cache. A pause has to be [noted](Self::note_pause) before.
+    /// nothing in its cache. A pause is noted before, in all cores at once, by
+    /// [`DataParallelClient`](crate::DataParallelClient).
     ///
     /// # Errors
     /// The core doesn't know the method or fails at it, is gone for good, or is being replaced and the method asks for
     /// something else of it.
-    pub(crate) async fn call_utility(
+    pub async fn call_utility(
         &self,
         method: &str,
         args: &[Value],
     ) -> Result<Value, EngineCoreClientError> {
-        let dead = match self.client() {
-            None => self.state().why_gone(),
-            Some(client) => match client.call_utility(method, args).await {
-                Err(EngineCoreClientError::EngineDead(dead)) => dead,
+        let mut called: Option<(Arc<EngineCoreClient>, EngineDeadError)> = None;
+        loop {
+            let client = {
+                let mut state = self.state();
+                let is_another = |client: &&Arc<EngineCoreClient>| {
+                    called
+                        .as_ref()
+                        .is_none_or(|(dead, _)| !Arc::ptr_eq(dead, client))
+                };
+                let Some(client) = state.client.as_ref().filter(is_another).cloned() else {
+                    let dead = called.map_or_else(|| state.why_gone(), |(_, dead)| dead);
+                    return self
+                        .answer_of_next(&mut state, method, args)
+                        .ok_or(EngineCoreClientError::EngineDead(dead));
+                };
+                client
+            };
+            match client.call_utility(method, args).await {
+                // The next one may be there already.
+                Err(EngineCoreClientError::EngineDead(dead)) => called = Some((client, dead)),
                 Ok(answer) => return Ok(answer),
                 Err(failed) => {
                     // A pause may fail in part, with the cache in use, or be refused to who asks.
@@ -34,10 +53,8 @@ impl SupervisedCore {
                     }
                     return Err(failed);
                 }
-            },
-        };
-        self.answer_of_next(method, args)
-            .ok_or(EngineCoreClientError::EngineDead(dead))
+            }
+        }
     }
 
     /// Notes a call that pauses or resumes: a pause outlives the core, and the one that takes its place begins with it.
@@ -58,8 +75,7 @@ impl SupervisedCore {
 
     /// The answer of the core that takes the place of this one, if one does: it has no requests and an empty cache. What
     /// the dead one had ends with an abort.
-    fn answer_of_next(&self, method: &str, args: &[Value]) -> Option<Value> {
-        let mut state = self.state();
+    fn answer_of_next(&self, state: &mut State, method: &str, args: &[Value]) -> Option<Value> {
         if state.health == CoreHealth::Dead || self.options.max_restarts == 0 {
             return None;
         }

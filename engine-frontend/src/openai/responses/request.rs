@@ -254,7 +254,7 @@ fn take_tools(
     fields: &mut Fields,
     chat: &mut Map<String, Value>,
 ) -> Result<Vec<String>, ValidationError> {
-    check_number(&tools)?;
+    check_number("tools", &tools)?;
     let is_free = choice.is_none_or(|choice| choice == "auto" || choice == "none");
     let (mut functions, mut places) = (Vec::new(), Vec::new());
     for (i, tool) in tools.into_iter().enumerate() {
@@ -435,7 +435,9 @@ fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
         (_, Some("function")) => Ok(chat_choice_of(choice)),
         (_, Some(ALLOWED_TOOLS)) => {
             let tools = choice.get("tools").and_then(Value::as_array);
-            let tools: Vec<Value> = tools.into_iter().flatten().map(chat_choice_of).collect();
+            let tools = tools.map_or(&[][..], Vec::as_slice);
+            check_number("tool_choice.tools", tools)?;
+            let tools: Vec<Value> = tools.iter().map(chat_choice_of).collect();
             let mode = choice.get("mode");
             if let Some(mode) = mode.filter(|mode| !mode.is_string()) {
                 let field = "tool_choice.mode";

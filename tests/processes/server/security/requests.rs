@@ -261,6 +261,10 @@ fn values_within_others_take_their_share_whatever_their_type() {
     let objects = json!({"name": "f", "parameters": {"type": "object", "properties": properties}});
     let mut objects_of_responses = objects.clone();
     objects_of_responses["type"] = json!("function");
+    let function = json!({"type": "function", "name": "f"});
+    let allowed = |tools: &Value| json!({"type": "allowed_tools", "mode": "auto", "tools": tools});
+    let lists = json!({"type": "object", "default": vec![[0]; 240_000]});
+    let of_lists = json!({"type": "function", "function": {"name": "f", "parameters": lists}});
     for (path, mut body) in [
         (
             RESPONSES,
@@ -314,9 +318,34 @@ fn values_within_others_take_their_share_whatever_their_type() {
             RESPONSES,
             json!({"input": "Hi", "tools": [objects_of_responses]}),
         ),
+        (
+            RESPONSES,
+            json!({"input": "Hi", "tools": [function], "tool_choice": allowed(&json!(zeros))}),
+        ),
+        (
+            RESPONSES,
+            json!({"input": "Hi", "tools": [function], "tool_choice": allowed(&json!(vec![&function; 40_000]))}),
+        ),
+        (
+            "/v1/systemone",
+            json!({"state": "", "questions": {"a": {"type": "score", "criteria": empty}}}),
+        ),
+        (
+            "/formwork/v1/check",
+            json!({"tools": [of_lists], "tool_choice": "required"}),
+        ),
+        (
+            "/formwork/v1/check",
+            json!({"structured_outputs": {"json": lists}}),
+        ),
+        (
+            "/v1/messages",
+            json!({"messages": user("Hi".into()), "max_tokens": properties["a"]}),
+        ),
     ] {
         match path {
-            "/v1/decisions" => {}
+            "/v1/decisions" | "/v1/systemone" | "/formwork/v1/check" => {}
+            _ if body["max_tokens"].is_array() => {}
             RESPONSES => body["max_output_tokens"] = json!(2),
             _ => body["max_tokens"] = json!(2),
         }
