@@ -244,7 +244,7 @@ pub(super) fn case(number: u64, key: &str) -> Case {
     if number % COSTLY == COSTLY - 1 {
         let (label, path, body) = costly(number / COSTLY, random);
         let (label, body) = (format!("{path} {label}"), body.to_string());
-        return request(label, "POST", path, "", key, body.as_bytes(), random);
+        return request_of_somebody(label, "POST", path, "", key, body.as_bytes(), random);
     }
     match random.below(27) {
         0..=6 => posted("/v1/completions", &[COMMON, OF_COMPLETIONS], key, random),
@@ -336,7 +336,7 @@ fn posted(path: &str, fields: &[&[(&str, Shape)]], key: &str, random: &mut Rando
         label.push_str(&format!(" {name}:{shape:?}"));
     }
     label.push_str(&format!(" {size}"));
-    request(
+    request_of_somebody(
         label,
         "POST",
         path,
@@ -374,7 +374,7 @@ fn raw_body(key: &str, random: &mut Random) -> Case {
         "/tokenize",
     ]);
     let label = format!("{path} raw {kind} {size}");
-    request(label, "POST", path, "", key, body.as_bytes(), random)
+    request_of_somebody(label, "POST", path, "", key, body.as_bytes(), random)
 }
 
 /// Methods, paths and headers of any length.
@@ -416,10 +416,11 @@ fn odd_head(key: &str, random: &mut Random) -> Case {
         &method[..method.len().min(9)],
         &path[..path.len().min(20)]
     );
-    request(label, &method, &path, &headers, key, b"", random)
+    request_of_somebody(label, &method, &path, &headers, key, b"", random)
 }
 
-fn request(
+/// A request, one of twelve with a wrong key.
+fn request_of_somebody(
     label: String,
     method: &str,
     path: &str,
@@ -429,9 +430,21 @@ fn request(
     random: &mut Random,
 ) -> Case {
     let key = match random.once_in(12) {
-        true => "none".to_owned(),
-        false => key.to_owned(),
+        true => "none",
+        false => key,
     };
+    request(label, method, path, headers, key, body)
+}
+
+/// A request as it goes over the wire.
+pub(super) fn request(
+    label: String,
+    method: &str,
+    path: &str,
+    headers: &str,
+    key: &str,
+    body: &[u8],
+) -> Case {
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
          Content-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n",

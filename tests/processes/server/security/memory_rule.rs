@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::corpus::{Case, case, pooling_case};
 use super::memory::{MIB, Peak, allowance, limit_growth, status_field, warm_up};
+use super::places::{num_places, place_case, whole_requests};
 use crate::server::client::start;
 use crate::server::support::{Server, formwork};
 use crate::support::PATIENCE;
@@ -212,6 +213,21 @@ fn no_request_for_vectors_does_either() {
     all_take_their_share(&outcomes);
     // They aren't all refused.
     assert!(outcomes.iter().any(|outcome| outcome.status == 200));
+}
+
+/// What is copied as it is read, checked or refused shows where a large value stands in an otherwise good request.
+#[test]
+fn no_place_of_a_request_takes_more_either() {
+    let server = server();
+    for (path, body) in whole_requests() {
+        assert_eq!(post(&server, path, &body), 200, "{path}: {body}");
+    }
+    drop(server);
+    let count = match num_cases() {
+        NUM_CASES => 60,
+        _ => num_places(),
+    };
+    all_take_their_share(&run(self::server, count, place_case));
 }
 
 fn all_take_their_share(outcomes: &[Outcome]) {

@@ -8,6 +8,7 @@ mod folders;
 mod logs;
 mod memory;
 mod memory_rule;
+mod places;
 mod random;
 mod requests;
 mod templates;
