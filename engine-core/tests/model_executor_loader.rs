@@ -291,8 +291,8 @@ fn weights_that_the_memory_cannot_hold_are_refused() {
     assert_eq!(error(Dtype::BFloat16, num_bytes / 2), None);
     let refused = |format| {
         Some(format!(
-            "the model's weights take at least 1 MiB ({format}), and 0 MiB of memory are free: make room, or take fewer \
-             bits (quantization q8_0, q4_0)"
+            "the model's weights take at least 1 MiB ({format}), and 0 MiB of memory are free: make room, or take a \
+             smaller model or fewer bits (quantization q8_0, then q4_0)"
         ))
     };
     assert_eq!(error(Dtype::Float32, num_bytes - 1), refused("float32"));

@@ -89,14 +89,14 @@ pub(super) fn whole_requests() -> Vec<(&'static str, Value)> {
         (
             "/v1/messages",
             json!({
-                "model": "m", "messages": messages, "max_tokens": 100, "tools": [of_messages], "stop_sequences": ["q"],
+                "model": "formwork-builtin", "messages": messages, "max_tokens": 100, "tools": [of_messages], "stop_sequences": ["q"],
                 "tool_choice": {"type": "tool", "name": "f"}, "metadata": {"user_id": "a"},
                 "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
             }),
         ),
         (
             "/v1/messages/count_tokens",
-            json!({"model": "m", "messages": messages, "tools": [of_messages], "system": "s"}),
+            json!({"model": "formwork-builtin", "messages": messages, "tools": [of_messages], "system": "s"}),
         ),
         (
             "/v1/decisions",
