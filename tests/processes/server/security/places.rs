@@ -142,8 +142,11 @@ pub(super) fn whole_requests() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Small values by what they are, and their JSON.
+type Many = (&'static str, fn() -> String);
+
 /// What stands in the place: numbers, texts, keys, lists, objects. Each is as many as a body may have.
-const MANY: [(&str, fn() -> String); 5] = [
+const MANY: [Many; 5] = [
     ("zeros", || list("0", 550_000)),
     ("texts", || list("\"\"", 605_000)),
     ("keys", || {
