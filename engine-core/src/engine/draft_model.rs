@@ -56,14 +56,15 @@ pub enum DraftModelError {
     },
 }
 
-/// Whether a model drafts.
+/// Whether a draft model proposes the tokens, and not the n-grams of the text.
 pub(super) fn has_draft_model(config: &SpeculativeConfig) -> bool {
     config.method == SpeculativeMethod::DraftModel
 }
 
 /// Loads the draft model where one is configured; `None` otherwise.
 ///
-/// `options` are the target model's. In memory that cores share its weights follow that model's, and are the last.
+/// `options` are the target model's. In memory that cores share, the draft model's weights follow the target
+/// model's, and are the last.
 ///
 /// # Errors
 /// It can't be loaded, or not draft for `target`, whose tokenizer is `tokenizer`.

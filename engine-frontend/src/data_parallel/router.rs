@@ -34,7 +34,7 @@ pub(super) struct Router {
     num_routed: u64,
 }
 
-/// What is remembered of a core.
+/// The blocks that a core was sent, and when it was chosen last.
 #[derive(Debug)]
 struct Core {
     recent: RecentBlocks,
@@ -88,7 +88,7 @@ struct Prompt {
     hashes: Vec<u64>,
     /// Blocks that each core has of it, from its beginning.
     matches: Vec<usize>,
-    /// What a core that has so many of its blocks pays for the others, in tokens.
+    /// By the number of its blocks that a core has: what the core pays for the others, in tokens.
     costs: Vec<f64>,
     /// Whether it counts as asked for.
     is_counted: bool,

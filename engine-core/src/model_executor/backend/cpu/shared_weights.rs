@@ -90,7 +90,7 @@ struct NewFile {
     table: Table,
     fingerprint: String,
     matrices: HashMap<String, Place>,
-    /// Whether no other model follows.
+    /// Whether no other model follows this one into the file.
     is_last: bool,
     /// Of what is written.
     end: u64,
@@ -372,7 +372,7 @@ impl NewFile {
     }
 }
 
-/// Whether the file is whole: weights that are read from it take no memory.
+/// Whether a process has completed the file: weights that are read from it take no memory of their own.
 pub(crate) fn is_complete(file: &File) -> bool {
     seal::is_sealed(file).unwrap_or(false)
 }
