@@ -180,6 +180,35 @@ fn signed_bytes_with_a_scale_per_row_are_kept_as_they_are() {
     }
 }
 
+/// Checkpoints of published quantizers, which `quantizers/make.py` wrote by their own packages, beside the logits that
+/// transformers computes with the weights as these packages read them.
+#[test]
+fn files_of_published_quantizers_are_read_as_their_own_packages_read_them() {
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/quantizers");
+    let mut forms: Vec<_> = (std::fs::read_dir(folders).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    forms.sort();
+    assert_eq!(forms.len(), 14);
+    for folder in forms {
+        let expected = std::fs::read(folder.join("expected.json")).unwrap();
+        let expected: Value = serde_json::from_slice(&expected).unwrap();
+        let ids: Vec<u32> = serde_json::from_value(expected["ids"].clone()).unwrap();
+        let expected: Vec<f32> = serde_json::from_value(expected["last_logits"].clone()).unwrap();
+        let likeness = [BackendKind::Candle, BackendKind::Cpu].map(|backend| {
+            let options = WeightOptions(Dtype::Float32, Quantization::None);
+            let mut sequence = Sequence::new(&ids, &[5, 2, 9]);
+            let mut runner = Runner::new(&folder, backend, options, 2);
+            cosine(&runner.prefill(&mut sequence, ids.len()), &expected)
+        });
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        println!("{name}: {likeness:?}");
+        assert!(likeness[0] > 0.999, "{name}: {likeness:?}");
+        assert!(likeness[1] > 0.998, "{name}: {likeness:?}");
+    }
+}
+
 #[test]
 fn the_same_on_a_gpu_in_the_models_dtype() {
     for form in [GPTQ, Form::Awq { group: 32 }, Form::Fp8Block] {

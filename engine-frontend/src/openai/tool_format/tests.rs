@@ -236,8 +236,15 @@ fn formats_are_known_by_their_templates() {
         let found = ToolCallFormat::of_template(&template);
         assert_eq!(found, ToolCallFormat::from_name(name).ok(), "{name}");
     }
-    let plain = ChatTemplate::new("{{ messages }}", Vec::new()).unwrap();
-    assert_eq!(ToolCallFormat::of_template(&plain), None);
+    // A plain one, MiniMax M3's, Apriel 1.5's.
+    for other in [
+        "{{ messages }}",
+        "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke",
+        "<tool_calls>[{}]</tool_calls>, not <tool_call>",
+    ] {
+        let template = ChatTemplate::new(other, Vec::new()).unwrap();
+        assert_eq!(ToolCallFormat::of_template(&template), None, "{other}");
+    }
 }
 
 /// A file of one's own, with some fields changed.

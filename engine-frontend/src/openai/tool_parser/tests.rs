@@ -134,6 +134,37 @@ fn calls_of_each_format_are_the_same_however_they_are_cut() {
     }
 }
 
+/// An answer with calls as chat templates write it.
+#[derive(serde::Deserialize)]
+struct PublishedAnswer {
+    format: String,
+    /// The templates that write it: those of llama-cpp-python 0.3.36's source, and of vLLM 0.33's.
+    templates: Vec<String>,
+    text: String,
+    content: String,
+    calls: Vec<(String, Value)>,
+}
+
+/// `published.json` has what models' own chat templates make of an answer with calls, rendered by Jinja2: the texts that
+/// models learned to write. Left out are templates that don't write calls in the form that their models answer in
+/// (Python's without quotes, Mistral's with the ids of a conversation).
+#[test]
+fn what_published_templates_write_is_read() {
+    let answers: Vec<PublishedAnswer> =
+        serde_json::from_str(include_str!("published.json")).unwrap();
+    let functions = functions();
+    for answer in &answers {
+        let openings = openings(&answer.format, &functions);
+        let (content, calls) = values(read_in_all_cuts(&openings, &answer.text));
+        let what = format!("{} {:?}", answer.format, answer.templates);
+        assert_eq!(content.trim(), answer.content, "{what}");
+        assert_eq!(calls, answer.calls, "{what}");
+    }
+    let formats: std::collections::BTreeSet<&str> =
+        answers.iter().map(|answer| &*answer.format).collect();
+    assert_eq!(formats.len(), 15);
+}
+
 #[test]
 fn text_before_calls_is_content() {
     for format in FORMATS {
