@@ -11,6 +11,7 @@ mod builtins;
 mod environment;
 mod error;
 mod gates;
+mod jinja;
 mod measure;
 mod messages;
 mod namespace;

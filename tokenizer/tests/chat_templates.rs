@@ -86,6 +86,29 @@ fn equal_what_transformers_renders() {
     }
 }
 
+/// `jinja2.json` has small templates with what Jinja2 makes of them (`make_jinja2.py`).
+#[test]
+fn filters_and_tests_are_jinja2s() {
+    let cases: Map<String, Value> =
+        serde_json::from_str(include_str!("chat_templates/jinja2.json")).unwrap();
+    let messages = [json!({"role": "user", "content": "Hi"})];
+    let mut differ = Vec::new();
+    for (source, expected) in &cases {
+        let rendered = render(source, &messages);
+        if rendered.as_deref().ok() != expected.as_str() {
+            differ.push(format!("{source}: {rendered:?}, not {expected}"));
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
+/// The first lines of Qwen3-Coder's and Nemotron's templates: without tools, `tools` is none.
+#[test]
+fn no_tools_are_not_iterable() {
+    let source = "{% if tools is iterable and tools | length > 0 %}tools{% else %}none{% endif %}";
+    assert_eq!(render(source, &[]).unwrap(), "none");
+}
+
 fn render(source: &str, messages: &[Value]) -> Result<String, ChatTemplateError> {
     ChatTemplate::new(source, Vec::new())?.render(&ChatTemplateRequest {
         messages: &TemplateMessage::list(messages.to_vec())?,

@@ -95,7 +95,7 @@ fn templates_write_what_minijinja_alone_writes() {
         "{{ messages[1].content|trim }}|{{ messages[1].content|upper }}|{{ messages[1].content|title }}|{{ 'aBC'|capitalize }}|{{ 'ABC'|lower }}",
         "{{ messages[1].content|replace('i', 'ii') }} {{ 'a-b-c'.replace('-', '+', 1) }} {{ 'aaa'|replace('', '-') }} {{ messages[1].content|indent(2, true) }}",
         "{{ 'a\nb\n\nc'|indent(width=3, blank=true) }}|{{ 'x y  z'|split }}|{{ 'a,b'|split(',') }}|{{ 'a,b,c'.split(',', 1) }}|{{ 'a b'.split() }}|{{ 'a\nb'|lines }}",
-        "{{ messages[1].content|e }} {{ messages[1].content|escape|safe }} {{ 3.14159|round(2) }} {{ '7'|int + 1 }} {{ 'x'|int(5) }} {{ '1.5'|float }} {{ -3|abs }}",
+        "{{ '<b>&'|e }} {{ '<b>&'|escape|safe }} {{ 3.14159|round(2) }} {{ '7'|int + 1 }} {{ 'x'|int(5) }} {{ '1.5'|float }} {{ -3|abs }}",
         "{{ undefined_name|default('d') }} {{ ''|default('d', true) }} {{ messages|first|attr('role') }} {{ messages|last is mapping }} {{ 'abc'|first }}{{ 'abc'|last }}",
         "{{ 'abc'|list }} {{ 'abc'|reverse }} {{ [1, 2]|reverse|list }} {{ {'b': 1, 'a': 2}|dictsort }} {{ {'a': 1}|items|list }} {{ 5|string ~ 5 }} {{ 1|bool }}",
         "{{ '%s is %05.2f'|format('pi', 3.14159) }} {{ '{} {name:>5}'.format(1, name='x') }} {{ '%(a)s'|format(a=1) }}",

@@ -5,12 +5,12 @@
 //! indentation grows with the square of the nesting, and `debug`, which prints the engine's state.
 
 use minijinja::value::{Kwargs, Rest, ValueOrKwargs, from_args};
-use minijinja::{Environment, Error, ErrorKind, State, Value, filters, functions, tests};
+use minijinja::{Environment, Error, ErrorKind, State, Value, filters, functions};
 
 use super::budget::{COPIED_PER_WORK, ITEM_BYTES, charge, made, made_text, reserve};
 use super::error::Raised;
 use super::measure::{charge_all, items, size, text_bytes};
-use super::{namespace, python_json};
+use super::{jinja, namespace, python_json};
 
 /// Work of a byte that is not compared or copied with others at a time.
 const WORK_PER_CHAR: u64 = 4;
@@ -101,11 +101,25 @@ fn wrap(
     }
 }
 
+/// The filters: Jinja2's own where minijinja's differ.
+mod of_filters {
+    pub(super) use minijinja::filters::*;
+
+    pub(super) use super::jinja::{escape, first, float, int, items, last, length};
+}
+
+/// The tests: Jinja2's own where minijinja's differ.
+mod of_tests {
+    pub(super) use minijinja::tests::*;
+
+    pub(super) use super::jinja::{is_iterable, is_sequence};
+}
+
 /// Adds all filters, tests and functions.
 pub(super) fn add_to(environment: &mut Environment<'_>) {
     macro_rules! filters {
         ($($looks:ident $gives:expr => $($name:literal = $filter:ident),+;)+) => {$($(
-            let function = Value::from_function(filters::$filter);
+            let function = Value::from_function(of_filters::$filter);
             environment.add_filter($name, wrap(function, Looks::$looks, $gives));
         )+)+};
     }
@@ -138,7 +152,7 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
 
     macro_rules! tests {
         ($($looks:ident => $($name:literal = $test:ident),+;)+) => {$($(
-            let function = Value::from_function(tests::$test);
+            let function = Value::from_function(of_tests::$test);
             environment.add_test($name, wrap(function, Looks::$looks, Part));
         )+)+};
     }
@@ -222,11 +236,11 @@ fn as_text(arguments: &[Value]) -> Result<u64, Error> {
 }
 
 fn escaped(arguments: &[Value]) -> Result<u64, Error> {
-    const SPECIAL: [char; 6] = ['<', '>', '&', '"', '\'', '/'];
+    const SPECIAL: [char; 5] = ['<', '>', '&', '"', '\''];
     let text = arguments.first().and_then(Value::as_str);
     Ok(match text {
-        Some(text) => (text.len() + 5 * text.matches(SPECIAL).count()) as u64,
-        None => text_of(arguments.first())?.saturating_mul(6),
+        Some(text) => (text.len() + 4 * text.matches(SPECIAL).count()) as u64,
+        None => text_of(arguments.first())?.saturating_mul(5),
     })
 }
 

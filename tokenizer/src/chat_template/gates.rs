@@ -11,7 +11,7 @@ use super::measure::{Metered, charge_all, items, text_bytes};
 use super::namespace::Namespace;
 
 /// What a gate stands around.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gate {
     /// `a ~ b`, in its place.
     Concat,
@@ -92,9 +92,22 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
         environment.add_filter(gate.name(), move |operands: Rest<ValueOrKwargs>| {
             let mut operands = operands.into_values();
             look(&operands)?;
+            if gate == Gate::Slice {
+                forwards_if_empty(&mut operands);
+            }
             operands.reverse();
             Ok::<_, Error>(Value::from(operands))
         });
+    }
+}
+
+/// Of nothing, nothing is taken in either direction: minijinja panics where it goes backwards.
+fn forwards_if_empty(operands: &mut [Value]) {
+    if let [value, _, _, step] = operands
+        && value.len() == Some(0)
+        && i64::try_from(step.clone()).is_ok_and(|step| step < 0)
+    {
+        *step = Value::from(1);
     }
 }
 
