@@ -63,7 +63,6 @@ def compressed_tensors(folder, format, **weights):
     from compressed_tensors.compressors import ModelCompressor
     from compressed_tensors.quantization import (
         QuantizationArgs, QuantizationConfig, QuantizationScheme, apply_quantization_config)
-    from compressed_tensors.quantization.lifecycle.forward import fake_quantize
     from compressed_tensors.quantization.utils import calculate_qparams
 
     args = QuantizationArgs(**weights)
@@ -71,10 +70,8 @@ def compressed_tensors(folder, format, **weights):
     scheme = QuantizationScheme(targets=["Linear"], weights=args)
     apply_quantization_config(model, QuantizationConfig(
         config_groups={"group_0": scheme}, ignore=["lm_head"], format=format, quantization_status="initialized"))
-    read = {}
-    for name, module in model.named_modules():
-        if getattr(module, "quantization_scheme", None) is None:
-            continue
+    quantized = [name for name, module in model.named_modules() if getattr(module, "quantization_scheme", None)]
+    for module in map(model.get_submodule, quantized):
         values = module.weight.data.float()
         rows, columns = values.shape
         tiles, axes = {
@@ -88,12 +85,12 @@ def compressed_tensors(folder, format, **weights):
         zero_point = getattr(module, "weight_zero_point", None)
         if zero_point is not None:
             zero_point.data = zero.reshape(zero_point.shape).to(zero_point.dtype)
-        read[name] = fake_quantize(values, module.weight_scale.data.float(), zero_point, args)
     compressor = ModelCompressor.from_pretrained_model(model)
     compressor.compress_model(model)
     model.save_pretrained(folder)
     compressor.update_config(folder)
-    finish(folder, with_weights(torch.bfloat16, read))
+    compressor.decompress_model(model)
+    finish(folder, with_weights(torch.bfloat16, {name: model.get_submodule(name).weight.data for name in quantized}))
 
 
 def fp8(folder):
