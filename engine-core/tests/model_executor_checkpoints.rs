@@ -205,7 +205,7 @@ fn files_of_published_quantizers_are_read_as_their_own_packages_read_them() {
         let name = folder.file_name().unwrap().to_str().unwrap();
         println!("{name}: {likeness:?}");
         assert!(likeness[0] > 0.9997, "{name}: {likeness:?}");
-        assert!(likeness[1] > 0.9995, "{name}: {likeness:?}");
+        assert!(likeness[1] > 0.999, "{name}: {likeness:?}");
     }
 }
 
