@@ -33,19 +33,21 @@ static BUILTIN: LazyLock<Vec<Arc<ToolCallFormat>>> = LazyLock::new(|| {
 
 /// Files of the formats that come with the engine, in the order in which a chat template is compared with
 /// them.
-const BUILTIN_FILES: [&str; 18] = [
+const BUILTIN_FILES: [&str; 20] = [
     include_str!("tool_format/builtin/hermes.json"),
     include_str!("tool_format/builtin/llama3_json.json"),
     include_str!("tool_format/builtin/llama4_pythonic.json"),
     include_str!("tool_format/builtin/pythonic.json"),
     include_str!("tool_format/builtin/mistral.json"),
     include_str!("tool_format/builtin/mistral_args.json"),
+    include_str!("tool_format/builtin/mistral_call_id.json"),
     include_str!("tool_format/builtin/qwen3_coder.json"),
     include_str!("tool_format/builtin/seed_oss.json"),
     include_str!("tool_format/builtin/deepseek_v3.json"),
     include_str!("tool_format/builtin/deepseek_v31.json"),
     include_str!("tool_format/builtin/deepseek_v32.json"),
     include_str!("tool_format/builtin/glm45.json"),
+    include_str!("tool_format/builtin/glm47.json"),
     include_str!("tool_format/builtin/kimi_k2.json"),
     include_str!("tool_format/builtin/minimax.json"),
     include_str!("tool_format/builtin/minimax_m2.json"),

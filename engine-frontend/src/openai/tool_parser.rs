@@ -215,11 +215,11 @@ impl ToolParser {
         let reader = ArgumentReader::new(style, function.kinds.clone(), close);
         let name = function.name.clone();
         let id = self.openings.format.id.as_ref().map(|id| {
-            let index = found
-                .index
-                .map_or_else(|| self.num_calls.to_string(), str::to_owned);
-            id.replace("{name}", &name)
-                .replace("{index}", &index)
+            let mut id = id.replace("{name}", &name);
+            if let Some((kind, number)) = found.number {
+                id = id.replace(kind.placeholder(), number);
+            }
+            id.replace("{index}", &self.num_calls.to_string())
                 .replace("{letters}", &nine_letters())
         });
         self.num_calls += 1;

@@ -308,19 +308,21 @@ fn the_shortest_answer_is_told_at_once() {
 }
 
 /// Names of `--tool-call-parser`, each of another format.
-const PARSERS: [&str; 18] = [
+const PARSERS: [&str; 20] = [
     "hermes",
     "llama3_json",
     "llama4_pythonic",
     "pythonic",
     "mistral",
     "mistral_args",
+    "mistral_call_id",
     "qwen3_coder",
     "seed_oss",
     "deepseek_v3",
     "deepseek_v31",
     "deepseek_v32",
     "glm45",
+    "glm47",
     "kimi_k2",
     "minimax",
     "minimax_m2",
@@ -388,6 +390,48 @@ fn calls_are_the_same_in_every_format() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// White space around a tag's text is none of a string that a schema restricts, however it does.
+#[test]
+fn restricted_strings_are_valid_where_arguments_are_tags() {
+    let schema = json!({
+        "type": "object", "additionalProperties": false, "required": ["day", "code", "word", "name", "key_1"],
+        "properties": {
+            "day": {"type": "string", "format": "date"},
+            "code": {"allOf": [{"type": "string", "minLength": 3}, {"maxLength": 5}]},
+            "word": {"oneOf": [{"type": "string", "pattern": "^[a-z]{2}$"}, {"const": "none"}]},
+            "name": {"$ref": "#/$defs/text", "maxLength": 4},
+        },
+        "patternProperties": {"^key_": {"type": "string", "maxLength": 3}},
+        "$defs": {"text": {"type": "string"}},
+    });
+    let mut options = jsonschema::options();
+    let validator = (options.should_validate_formats(true).build(&schema)).unwrap();
+    let function = json!({"name": "f", "parameters": schema});
+    for parser in [
+        "qwen3_coder",
+        "seed_oss",
+        "glm45",
+        "glm47",
+        "minimax_m2",
+        "deepseek_v32",
+    ] {
+        let server = Server::start(&["--tool-call-parser", parser]);
+        let mut body = chat("Call it.", 300);
+        body["tools"] = json!([{"type": "function", "function": function}]);
+        body["tool_choice"] = json!("required");
+        body["parallel_tool_calls"] = json!(false);
+        body["temperature"] = json!(1.5);
+        for seed in 0..10 {
+            body["seed"] = json!(seed);
+            let answer = server.post(CHAT, &body).json();
+            let call = &answer["choices"][0]["message"]["tool_calls"][0];
+            let arguments = call["function"]["arguments"].as_str().unwrap();
+            let arguments: Value = serde_json::from_str(arguments).unwrap();
+            assert!(validator.is_valid(&arguments), "{parser}: {arguments}");
         }
     }
 }

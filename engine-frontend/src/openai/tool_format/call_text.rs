@@ -4,53 +4,109 @@ use super::ArgumentStyle;
 
 /// Stands for the function's name.
 pub(super) const NAME: &str = "{name}";
-/// Stands for the call's number, in digits.
-pub(super) const INDEX: &str = "{index}";
 /// Stands for the arguments.
 const ARGUMENTS: &str = "{arguments}";
+
+/// What a call is told from others by, behind its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::openai) enum CallNumber {
+    /// Its number, in digits.
+    Index,
+    /// Nine letters and digits.
+    Letters,
+}
+
+impl CallNumber {
+    const ALL: [Self; 2] = [Self::Index, Self::Letters];
+
+    /// Stands for it in a format.
+    pub(in crate::openai) fn placeholder(self) -> &'static str {
+        match self {
+            Self::Index => "{index}",
+            Self::Letters => "{letters}",
+        }
+    }
+
+    /// As models write it.
+    pub(super) fn pattern(self) -> &'static str {
+        match self {
+            Self::Index => "[0-9]{1,6}",
+            Self::Letters => "[a-zA-Z0-9]{9}",
+        }
+    }
+
+    fn has(self, c: char) -> bool {
+        match self {
+            Self::Index => c.is_ascii_digit(),
+            Self::Letters => c.is_ascii_alphanumeric(),
+        }
+    }
+
+    /// The number that a text begins with, and the rest.
+    pub(super) fn split(self, text: &str) -> (&str, &str) {
+        text.split_at(text.find(|c| !self.has(c)).unwrap_or(text.len()))
+    }
+
+    pub(super) fn is_whole(self, number: &str) -> bool {
+        match self {
+            Self::Index => !number.is_empty(),
+            Self::Letters => number.len() == 9,
+        }
+    }
+}
 
 /// A spelling of calls: text, the name, text, perhaps a number and text, the arguments, text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CallText {
     before_name: String,
     after_name: String,
-    /// What stands between the number and the arguments, if there is a number.
-    after_index: Option<String>,
+    /// The number, and what stands between it and the arguments, if there is a number.
+    number: Option<(CallNumber, String)>,
     /// What stands after the arguments.
     pub(super) close: String,
 }
 
 impl CallText {
-    /// Reads a text with `{name}`, `{arguments}` and perhaps `{index}`.
+    /// Reads a text with `{name}`, `{arguments}` and perhaps `{index}` or `{letters}`.
     ///
     /// # Errors
     /// What is wrong with it, to go on after its field.
     pub(super) fn parse(text: &str, style: ArgumentStyle) -> Result<Self, String> {
         let needs = |place: &str| {
             format!(
-                "must have {place} once, and those in this order: {NAME}, {INDEX} if any, {ARGUMENTS}"
+                "must have {place} once, and those in this order: {NAME}, {{index}} or {{letters}} if any, \
+                 {ARGUMENTS}"
             )
         };
         let (before_name, rest) = text.split_once(NAME).ok_or_else(|| needs(NAME))?;
         let (head, close) = rest.split_once(ARGUMENTS).ok_or_else(|| needs(ARGUMENTS))?;
-        let (after_name, after_index) = match head.split_once(INDEX) {
-            Some((before, after)) => (before, Some(after)),
-            None => (head, None),
-        };
-        let parts = [before_name, after_name, after_index.unwrap_or(""), close];
-        for place in [NAME, INDEX, ARGUMENTS] {
+        let mut number = None;
+        let mut after_name = head;
+        for kind in CallNumber::ALL {
+            if let Some((before, after)) = after_name.split_once(kind.placeholder()) {
+                after_name = before;
+                number = Some((kind, after.to_owned()));
+            }
+        }
+        let after_number = number.as_ref().map(|(_, after)| after.as_str());
+        let parts = [before_name, after_name, after_number.unwrap_or(""), close];
+        let places = [NAME, ARGUMENTS].into_iter();
+        for place in places.chain(CallNumber::ALL.map(CallNumber::placeholder)) {
             if parts.iter().any(|part| part.contains(place)) {
                 return Err(needs(place));
             }
         }
-        if after_name.starts_with(is_of_name) || (after_name.is_empty() && after_index.is_some()) {
+        if after_name.starts_with(is_of_name) || (after_name.is_empty() && number.is_some()) {
             return Err(format!(
                 "has a letter, digit, underscore or hyphen behind {NAME}, so nobody knows where a name ends"
             ));
         }
-        if after_index.is_some_and(|after| after.is_empty() || after.starts_with(is_digit)) {
+        if let Some((kind, after)) = &number
+            && (after.is_empty() || after.starts_with(|c| kind.has(c)))
+        {
+            let placeholder = kind.placeholder();
             return Err(format!(
-                "has no text but digits behind {INDEX}, so nobody knows where a number ends"
+                "has no text but digits or letters behind {placeholder}, so nobody knows where it ends"
             ));
         }
         match style {
@@ -68,7 +124,7 @@ impl CallText {
         Ok(Self {
             before_name: before_name.to_owned(),
             after_name: after_name.to_owned(),
-            after_index: after_index.map(str::to_owned),
+            number,
             close: close.to_owned(),
         })
     }
@@ -92,9 +148,11 @@ impl CallText {
         format!("{}{name}{}", self.before_name, self.after_name)
     }
 
-    /// What stands between the number and the arguments, if there is a number.
-    pub(super) fn after_index(&self) -> Option<&str> {
-        self.after_index.as_deref()
+    /// The number, and what stands between it and the arguments, if there is a number.
+    pub(super) fn number(&self) -> Option<(CallNumber, &str)> {
+        self.number
+            .as_ref()
+            .map(|(kind, after)| (*kind, after.as_str()))
     }
 }
 
@@ -112,8 +170,4 @@ fn check_close(close: &str, open: &str) -> Result<(), String> {
 /// True for what names of functions are made of.
 fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
-}
-
-fn is_digit(c: char) -> bool {
-    c.is_ascii_digit()
 }

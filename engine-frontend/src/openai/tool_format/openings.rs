@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::ToolCallFormat;
+use super::call_text::CallNumber;
 use crate::openai::tool_parser::ParameterKinds;
 
 /// A function that may be called.
@@ -21,7 +22,8 @@ pub(in crate::openai) struct Function {
 struct Opening {
     /// All of it, or what stands before a number.
     text: String,
-    after_index: Option<String>,
+    /// The number behind it, and what stands behind that.
+    number: Option<(CallNumber, String)>,
     function: usize,
     /// Which spelling of the format's calls.
     spelling: usize,
@@ -33,7 +35,7 @@ pub(in crate::openai) struct Found<'a> {
     /// Its bytes.
     pub(in crate::openai) len: usize,
     /// The number of the call as it is written, if it is.
-    pub(in crate::openai) index: Option<&'a str>,
+    pub(in crate::openai) number: Option<(CallNumber, &'a str)>,
     pub(in crate::openai) function: usize,
     pub(in crate::openai) spelling: usize,
 }
@@ -85,7 +87,7 @@ impl Openings {
             for (spelling, call) in format.call.iter().enumerate() {
                 openings.extend(functions.iter().enumerate().map(|(i, function)| Opening {
                     text: format!("{before}{}", call.head_of(&function.name)),
-                    after_index: call.after_index().map(str::to_owned),
+                    number: (call.number()).map(|(kind, after)| (kind, after.to_owned())),
                     function: i,
                     spelling,
                 }));
@@ -162,31 +164,30 @@ impl Opening {
                 false => Match::No,
             };
         };
-        let found = |len, index| {
+        let found = |len, number| {
             Match::Full(Found {
                 len,
-                index,
+                number,
                 function: self.function,
                 spelling: self.spelling,
             })
         };
-        let Some(after_index) = &self.after_index else {
+        let Some((kind, after)) = &self.number else {
             return found(self.text.len(), None);
         };
-        let num_digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (index, rest) = rest.split_at(num_digits);
+        let (number, rest) = kind.split(rest);
         if rest.is_empty() {
             return Match::Begun;
         }
-        if index.is_empty() {
+        if !kind.is_whole(number) {
             return Match::No;
         }
-        match rest.starts_with(after_index.as_str()) {
+        match rest.starts_with(after.as_str()) {
             true => found(
-                self.text.len() + num_digits + after_index.len(),
-                Some(index),
+                self.text.len() + number.len() + after.len(),
+                Some((*kind, number)),
             ),
-            false if after_index.starts_with(rest) => Match::Begun,
+            false if after.starts_with(rest) => Match::Begun,
             false => Match::No,
         }
     }

@@ -197,13 +197,13 @@ impl ToolCallFormat {
         let of_spelling = |call: &'a CallText| {
             functions.iter().map(move |function| Tag {
                 begin: call.head_of(function.name),
-                content: Box::new(match call.after_index() {
+                content: Box::new(match call.number() {
                     None => self.arguments_of(function),
-                    Some(after_index) => sequence(vec![
+                    Some((kind, after)) => sequence(vec![
                         Format::Regex {
-                            pattern: CALL_NUMBER.to_owned(),
+                            pattern: kind.pattern().to_owned(),
                         },
-                        const_string(after_index),
+                        const_string(after),
                         self.arguments_of(function),
                     ]),
                 }),
@@ -233,16 +233,13 @@ impl ToolCallFormat {
 
     /// Where a function's arguments stand, from its tag on: a JSON pointer.
     pub(in crate::openai) fn place_of_arguments(&self) -> &'static str {
-        let is_numbered = self.call.first().is_some_and(|c| c.after_index().is_some());
+        let is_numbered = self.call.first().is_some_and(|c| c.number().is_some());
         match is_numbered {
             true => "/content/elements/2",
             false => "/content",
         }
     }
 }
-
-/// Numbers of calls, as models that count them write them.
-const CALL_NUMBER: &str = "[0-9]{1,6}";
 
 /// A text as a pattern of it alone.
 fn literal_pattern(text: &str) -> String {

@@ -6,19 +6,21 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 /// The names of the formats that models have, each once.
-pub(in crate::openai) const FORMATS: [&str; 17] = [
+pub(in crate::openai) const FORMATS: [&str; 19] = [
     "hermes",
     "llama3_json",
     "llama4_pythonic",
     "pythonic",
     "mistral",
     "mistral_args",
+    "mistral_call_id",
     "qwen3_coder",
     "seed_oss",
     "deepseek_v3",
     "deepseek_v31",
     "deepseek_v32",
     "glm45",
+    "glm47",
     "kimi_k2",
     "minimax",
     "minimax_m2",
@@ -53,6 +55,9 @@ pub(in crate::openai) fn written(format: &str, calls: &[(&str, Value)]) -> Strin
         "mistral" => format!("[TOOL_CALLS] [{}]", listed("arguments", ", ")),
         "mistral_args" => each("", &|_, name, arguments| {
             format!("[TOOL_CALLS]{name}[ARGS]{arguments}")
+        }),
+        "mistral_call_id" => each("", &|i, name, arguments| {
+            format!("[TOOL_CALLS]{name}[CALL_ID]abcDEF12{i}[ARGS]{arguments}")
         }),
         "minimax" => format!("<tool_calls>\n{}\n</tool_calls>", listed("arguments", "\n")),
         "phi4_mini_json" => format!("functools[{}]", listed("arguments", ", ")),
@@ -101,6 +106,12 @@ pub(in crate::openai) fn written(format: &str, calls: &[(&str, Value)]) -> Strin
                 format!("\n<arg_key>{name}</arg_key>\n<arg_value>{value}</arg_value>")
             });
             format!("<tool_call>{name}{parameters}\n</tool_call>")
+        }),
+        "glm47" => each("", &|_, name, arguments| {
+            let parameters = tags(arguments, |name, value| {
+                format!("<arg_key>{name}</arg_key><arg_value>{value}</arg_value>")
+            });
+            format!("<tool_call>{name}{parameters}</tool_call>")
         }),
         "minimax_m2" => {
             let calls = each("\n", &|_, name, arguments| {
@@ -205,7 +216,8 @@ fn formats_are_known_by_their_templates() {
             "<seed:tool_call>\\n<function=f>\\n<parameter=a>",
             "seed_oss",
         ),
-        ("<tool_call>f\\n<arg_key>a</arg_key>", "glm45"),
+        ("\\n<tool_call>f\\n<arg_key>a</arg_key>", "glm45"),
+        ("<tool_call>f<arg_key>a</arg_key>", "glm47"),
         ("{{ '<|python_tag|>' }} \"parameters\": ", "llama3_json"),
         (
             "[func_name1(param1=value1, param2=value2)]",
@@ -214,6 +226,7 @@ fn formats_are_known_by_their_templates() {
         ("[func_name1(params_name1=params_value1)]", "pythonic"),
         ("[TOOL_CALLS] [", "mistral"),
         ("[TOOL_CALLS]f[ARGS]", "mistral_args"),
+        ("[TOOL_CALLS]f[CALL_ID]i[ARGS]", "mistral_call_id"),
         (
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function\\n```json",
             "deepseek_v3",

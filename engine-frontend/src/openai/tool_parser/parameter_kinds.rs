@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::validator::may_be_valid;
 use super::xml_arguments::push_escaped;
+use crate::structured_outputs::FORMATS;
 
 /// What the parameters of a function may be.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +28,8 @@ pub(super) struct ParameterKind {
     others: Vec<String>,
     /// All values that it may have.
     listed: Option<Vec<Value>>,
-    /// True if a string has a pattern or a length: white space around it is no part of it.
+    /// True if a schema says more of a string than that it is one: white space around it is no part of it then, as the
+    /// grammar has it free.
     is_restricted: bool,
     min_chars: u64,
 }
@@ -66,10 +68,12 @@ impl ParameterKinds {
         let named = named
             .map(|(name, of)| (name.clone(), ParameterKind::new(of, &schema, 0, &mut left)))
             .collect();
-        let other = object.get("additionalProperties");
-        let other = other.map_or_else(ParameterKind::default, |of| {
-            ParameterKind::new(of, &schema, 0, &mut left)
-        });
+        let other = match object.get("additionalProperties") {
+            // The name may be one that these patterns are about.
+            _ if object.get("patternProperties").is_some() => ParameterKind::restricted(),
+            Some(of) => ParameterKind::new(of, &schema, 0, &mut left),
+            None => ParameterKind::default(),
+        };
         Self {
             named: Arc::new(named),
             other,
@@ -106,21 +110,41 @@ impl ParameterKinds {
     /// False if a JSON text is known not to be valid for a parameter.
     fn may_be_valid(&self, name: &str, json: &str) -> bool {
         let object = resolved(&self.schema, &self.schema);
-        let properties = object.get("properties");
-        let schema = properties.and_then(|properties| properties.get(name));
-        let schema = schema.or_else(|| object.get("additionalProperties"));
-        let Some(Value::Object(schema)) = schema else {
-            return true;
-        };
-        let mut schema = schema.clone();
-        for definitions in ["$defs", "definitions"] {
-            if let Some(given) = self.schema.get(definitions) {
-                let own = schema.entry(definitions);
-                own.or_insert_with(|| given.clone());
+        let mut schema = Map::new();
+        schema.insert("type".to_owned(), "object".into());
+        for keyword in ["patternProperties", "additionalProperties"] {
+            if let Some(given) = object.get(keyword) {
+                schema.insert(keyword.to_owned(), given.clone());
             }
         }
-        may_be_valid(&Value::Object(schema).to_string(), json)
+        let properties = object.get("properties");
+        if let Some(own) = properties.and_then(|properties| properties.get(name)) {
+            schema.insert("properties".to_owned(), json!({name: own}));
+        }
+        for definitions in ["$defs", "definitions"] {
+            if let Some(given) = self.schema.get(definitions) {
+                schema.insert(definitions.to_owned(), given.clone());
+            }
+        }
+        let member = format!("{{{}: {json}}}", Value::from(name));
+        may_be_valid(&Value::Object(schema).to_string(), &member)
     }
+}
+
+/// True if a schema says more of a string than its type and what it may equal.
+fn restricts_strings(schema: &Value) -> bool {
+    const KEYWORDS: [&str; 7] = [
+        "minLength",
+        "maxLength",
+        "pattern",
+        "allOf",
+        "oneOf",
+        "not",
+        "if",
+    ];
+    let has_keyword = KEYWORDS.iter().any(|keyword| schema.get(keyword).is_some());
+    let format = schema.get("format").and_then(Value::as_str);
+    has_keyword || format.is_some_and(|format| FORMATS.contains(&format))
 }
 
 /// What a schema is that refers to another part of `root`.
@@ -143,6 +167,9 @@ impl ParameterKind {
             return kind;
         }
         *left -= 1;
+        // What stands beside a reference holds too.
+        let has_more =
+            schema.get("$ref").is_some() && schema.as_object().is_some_and(|of| of.len() > 1);
         let schema = resolved(schema, root);
         if let Some(branches) = schema.get("anyOf").and_then(Value::as_array)
             && depth < MAX_DEPTH
@@ -151,7 +178,9 @@ impl ParameterKind {
             kind.others.clear();
             let branches = branches.iter();
             let branches = branches.map(|of| Self::new(of, root, depth + 1, left));
-            return branches.fold(kind, Self::or);
+            let mut kind = branches.fold(kind, Self::or);
+            kind.is_restricted |= has_more || restricts_strings(schema);
+            return kind;
         }
         let types: Option<Vec<&str>> = match schema.get("type") {
             Some(Value::String(name)) => Some(vec![name]),
@@ -171,10 +200,16 @@ impl ParameterKind {
             kind.is_string &= listed.iter().any(Value::is_string);
         }
         kind.min_chars = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
-        kind.is_restricted = ["minLength", "maxLength", "pattern"]
-            .iter()
-            .any(|keyword| schema.get(keyword).is_some());
+        kind.is_restricted = has_more || restricts_strings(schema);
         kind
+    }
+
+    /// Anything that a schema says somewhere else.
+    fn restricted() -> Self {
+        Self {
+            is_restricted: true,
+            ..Self::default()
+        }
     }
 
     /// What is of this kind or of another.

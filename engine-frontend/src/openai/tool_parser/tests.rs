@@ -386,6 +386,26 @@ fn values_of_tags_are_what_the_schema_says() {
             " a\n",
             json!(" a\n"),
         ),
+        (
+            &json!({"type": "string", "format": "date"}),
+            "\n2026-11-30\n",
+            json!("2026-11-30"),
+        ),
+        (
+            &json!({"type": "string", "format": "my-own"}),
+            " a ",
+            json!(" a "),
+        ),
+        (
+            &json!({"type": "string", "allOf": [{"maxLength": 3}]}),
+            "\nabc\n",
+            json!("abc"),
+        ),
+        (
+            &json!({"oneOf": [{"type": "string", "pattern": "^a$"}, {"const": "b"}]}),
+            "a ",
+            json!("a"),
+        ),
         (&json!({}), "{\"a\": [1]}", json!({"a": [1]})),
         (&json!({}), "some text", json!("some text")),
         (
@@ -401,6 +421,44 @@ fn values_of_tags_are_what_the_schema_says() {
     ] {
         assert_eq!(read(property, written), value, "{property}: {written:?}");
     }
+}
+
+#[test]
+fn patterns_of_names_say_what_a_text_is() {
+    let schema = json!({
+        "type": "object", "patternProperties": {"^s": {"type": "string"}, "^n": {"type": "integer"}},
+        "additionalProperties": false,
+    });
+    let openings = openings("glm45", &[("f", schema)]);
+    let arguments = json!({"s1": "5", "n1": 5, "s2": "a"});
+    let text = written("glm45", &[("f", arguments.clone())]);
+    let (_, calls) = values(read(&openings, &[&text]));
+    assert_eq!(calls[0].1, arguments);
+}
+
+#[test]
+fn what_stands_beside_a_reference_restricts_a_string() {
+    let schema = json!({
+        "type": "object", "$defs": {"s": {"type": "string"}},
+        "properties": {"p": {"$ref": "#/$defs/s", "maxLength": 3}},
+    });
+    let openings = openings("minimax_m2", &[("f", schema)]);
+    let text = "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"p\">\nabc\n</parameter>\n</invoke>\n\
+                </minimax:tool_call>";
+    let (_, calls) = values(read(&openings, &[text]));
+    assert_eq!(calls[0].1, json!({"p": "abc"}));
+}
+
+#[test]
+fn a_call_has_the_id_that_the_model_wrote() {
+    let openings = openings("mistral_call_id", &functions());
+    let mut parser = ToolParser::new(openings);
+    let parts = parser.push("[TOOL_CALLS]get[CALL_ID]abcDEF123[ARGS]{}", true);
+    let ids = parts.iter().filter_map(|part| match part {
+        AnswerPart::Call { id, .. } => id.as_deref(),
+        _ => None,
+    });
+    assert_eq!(ids.collect::<Vec<_>>(), ["abcDEF123"]);
 }
 
 #[test]
