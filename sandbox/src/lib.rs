@@ -57,7 +57,7 @@ pub enum SystemCalls {
     Programs,
     /// Sockets that are not local.
     Network,
-    /// Any socket but a pair that leads to itself, and connections of those that there are.
+    /// Any socket but a pair of streams, which lead to each other alone, and connections of those that there are.
     Sockets,
     /// Whatever changes a file system, but for the removal of a file.
     FileChanges,

@@ -70,7 +70,15 @@ fn install_all(groups: &[SystemCalls]) -> Result<(), Problem> {
                 let others = (SeccompCmpOp::Ne, libc::AF_UNIX as u64);
                 when(&mut forbidden, libc::SYS_socket, 0, others)?;
             }
-            SystemCalls::Sockets => all(&mut forbidden, SOCKETS),
+            SystemCalls::Sockets => {
+                all(&mut forbidden, SOCKETS);
+                // One of a pair of datagram sockets may send to any other by its path.
+                let datagrams = (
+                    SeccompCmpOp::MaskedEq(SOCK_TYPE_MASK),
+                    libc::SOCK_DGRAM as u64,
+                );
+                when(&mut forbidden, libc::SYS_socketpair, 1, datagrams)?;
+            }
             SystemCalls::FileChanges => {
                 all(&mut forbidden, FILE_CHANGES);
                 all(&mut unknown, &[libc::SYS_openat2]);
@@ -302,7 +310,10 @@ const PROGRAMS: &[libc::c_long] = &[
     libc::SYS_pidfd_send_signal,
 ];
 
-// Not `socketpair`: the two lead to each other alone, and waiting for signals takes such a pair.
+/// Bits of a socket's type that are none of its flags.
+const SOCK_TYPE_MASK: u64 = 0xf;
+
+// Not `socketpair` of streams: the two lead to each other alone, and waiting for signals takes such a pair.
 const SOCKETS: &[libc::c_long] = &[libc::SYS_socket, libc::SYS_connect];
 
 const FILE_REMOVAL: &[libc::c_long] = &[

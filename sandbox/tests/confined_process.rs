@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -347,6 +347,7 @@ fn without_system_calls(folder: &Path) {
     report("socket of any kind", UnixListener::bind(folder.join("u")));
     report("connect to a socket", UnixStream::connect(folder.join("t")));
     report("a pair of sockets", UnixStream::pair());
+    report("a pair of datagram sockets", UnixDatagram::pair());
     drop(listener);
     // By number: the C library may make another call.
     for (name, call) in [
@@ -403,7 +404,7 @@ fn denied_system_calls_fail_and_others_go_on() {
         assert_eq!(result, expected, "{name}");
     }
     let by_machine = usize::from(cfg!(target_arch = "x86_64"));
-    assert_eq!(attempts.len(), 40 + by_machine, "{attempts:?}");
+    assert_eq!(attempts.len(), 41 + by_machine, "{attempts:?}");
     assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "y");
 }
 

@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use serde_json::Value;
 
 use crate::error::TokenizerError;
-use crate::tokenizer_json::TokenizerJson;
+use crate::tokenizer_json::{NumItems, TokenizerJson};
 
 /// Most bytes that normalizing may make of one byte of a prompt, in the worst case. NFKC and `▁` for
 /// a space make 33; Llama 2's normalizer makes 12.
@@ -24,8 +24,12 @@ const MAX_PATTERN_BYTES: usize = 4 << 10;
 const MAX_PIECES: usize = 16;
 /// Most ids of all special tokens of a post-processor.
 const MAX_PIECE_IDS: usize = 256;
-/// Most units of a charsmap's trie: ten times those of SentencePiece's own charsmaps.
-const MAX_TRIE_UNITS: usize = 1 << 20;
+/// Most merges of a BPE: nearly twice Gemma's. The library takes about 1.4 kB of memory for each while it reads them.
+const MAX_MERGES: usize = 1_000_000;
+/// Most merges for each token of the vocabulary: Gemma has 2.2.
+const MAX_MERGES_PER_TOKEN: usize = 4;
+/// Most units of a charsmap's trie: five times those of SentencePiece's own charsmaps.
+const MAX_TRIE_UNITS: usize = 1 << 19;
 
 /// Checks what the library would make of the file.
 ///
@@ -38,6 +42,16 @@ pub(crate) fn check(json: &TokenizerJson) -> Result<(), TokenizerError> {
             "added_tokens",
             format!("{added_tokens} tokens"),
             "at most 65,536 tokens",
+        ));
+    }
+    let count = |items: Option<NumItems>| items.map_or(0, |NumItems(number)| number);
+    let merges = count(json.model.merges);
+    let most = count(json.model.vocab).saturating_mul(MAX_MERGES_PER_TOKEN);
+    if merges > most.min(MAX_MERGES) {
+        return Err(unsupported(
+            "model.merges",
+            format!("{merges} merges"),
+            "at most 1,000,000 merges, and four for each token of the vocabulary",
         ));
     }
     check_normalizers(json.normalizer.as_ref())?;

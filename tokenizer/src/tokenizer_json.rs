@@ -1,6 +1,10 @@
 //! `tokenizer.json`, as far as we read it ourselves.
 
+use std::fmt;
+
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::error::TokenizerError;
 use crate::files::{TOKENIZER_JSON, parse_json};
@@ -10,8 +14,11 @@ use crate::files::{TOKENIZER_JSON, parse_json};
 pub(crate) struct TokenizerJson {
     pub(crate) model: Model,
     pub(crate) decoder: Option<Decoder>,
+    #[serde(default, deserialize_with = "short_json")]
     pub(crate) normalizer: Option<serde_json::Value>,
+    #[serde(default, deserialize_with = "short_json")]
     pub(crate) pre_tokenizer: Option<serde_json::Value>,
+    #[serde(default, deserialize_with = "short_json")]
     pub(crate) post_processor: Option<serde_json::Value>,
     pub(crate) added_tokens: Option<Vec<AddedToken>>,
 }
@@ -21,10 +28,68 @@ pub(crate) struct Model {
     #[serde(rename = "type")]
     model_type: Option<String>,
     /// Files of before 2020 have no `type`; a BPE has merges.
-    merges: Option<serde::de::IgnoredAny>,
+    pub(crate) merges: Option<NumItems>,
+    pub(crate) vocab: Option<NumItems>,
     continuing_subword_prefix: Option<String>,
     end_of_word_suffix: Option<String>,
     pub(crate) dropout: Option<f64>,
+}
+
+/// Most bytes of a normalizer, a pre-tokenizer or a post-processor: values take many times as much memory. The charsmaps
+/// of published normalizers have up to half a megabyte.
+const MAX_PART_BYTES: usize = 4 << 20;
+
+/// A value whose text is short.
+fn short_json<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<serde_json::Value>, D::Error> {
+    let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let len = text.get().len();
+    if len > MAX_PART_BYTES {
+        let problem = format!("a part of {len} bytes: at most {MAX_PART_BYTES} are supported");
+        return Err(D::Error::custom(problem));
+    }
+    serde_json::from_str(text.get())
+        .map(Some)
+        .map_err(D::Error::custom)
+}
+
+/// How many items a list has, or members an object.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NumItems(pub(crate) usize);
+
+impl<'de> Deserialize<'de> for NumItems {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Counter;
+
+        impl<'de> Visitor<'de> for Counter {
+            type Value = NumItems;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list or an object")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<NumItems, A::Error> {
+                let mut number = 0;
+                while items.next_element::<IgnoredAny>()?.is_some() {
+                    number += 1;
+                }
+                Ok(NumItems(number))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<NumItems, A::Error> {
+                let mut number = 0;
+                while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+                    number += 1;
+                }
+                Ok(NumItems(number))
+            }
+        }
+
+        deserializer.deserialize_any(Counter)
+    }
 }
 
 /// One decoder, with the fields of all the types that are read here.

@@ -231,6 +231,24 @@ fn long_lists_are_refused() {
     }
 }
 
+/// Before the library reads them, which takes a hundred times their bytes.
+#[test]
+fn merges_and_long_parts_are_counted_first() {
+    let model = |merges: usize| json!({"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "bc": 3}, "merges": vec![["b", "c"]; merges]});
+    assert!(load(&with("model", model(16))).is_ok());
+    assert_eq!(
+        refusal("model", model(17)),
+        "tokenizer.json: model.merges \"17 merges\" is not supported; supported: at most 1,000,000 merges, and four for \
+         each token of the vocabulary"
+    );
+    let long = replace(json!({"String": "a"}), &"b".repeat(5 << 20));
+    let said = refusal("normalizer", long);
+    assert!(
+        said.contains("a part of 5242") && said.contains("at most 4194304 are supported"),
+        "{said}"
+    );
+}
+
 #[test]
 fn far_off_ids_make_no_table() {
     let model = json!({"type": "BPE", "vocab": {"a": 0, "b": 4_000_000_000_u32}, "merges": []});

@@ -120,7 +120,8 @@ fn parse(bytes: &[u8], max_value_bytes: usize) -> Result<(Value, usize), ApiErro
             error.valid_up_to()
         )));
     }
-    unique_json::from_slice_within(bytes, max_value_bytes).map_err(|error| match error {
+    let read = unique_json::from_slice_within(bytes, max_value_bytes);
+    let (value, taken) = read.map_err(|error| match error {
         UniqueJsonError::Syntax { error, key } => syntax_error(&error, key),
         UniqueJsonError::DuplicateKey { key, line } => {
             let key = cut_short(&key);
@@ -133,30 +134,45 @@ fn parse(bytes: &[u8], max_value_bytes: usize) -> Result<(Value, usize), ApiErro
             "the JSON values of the request's body would take more than {mebibytes} MiB of memory: send \
              fewer, counted with those in lists and objects, in one request"
         )),
-    })
+    })?;
+    let most = unique_json::max_bytes_beside_a_constraint(bytes.len());
+    match constraint_of(&value) {
+        Some(field) if taken > most => Err(ApiError::bad_request(format!(
+            "the JSON values of the request's body take {} MiB of memory, and {} MiB are left beside `{field}`: send \
+             fewer, counted with those in lists and objects, in one request",
+            taken.div_ceil(1 << 20),
+            most >> 20
+        ))),
+        _ => Ok((value, taken)),
+    }
 }
 
-/// What is wrong with a text; a number or a character that can't be held is its field's fault.
-fn syntax_error(error: &serde_json::Error, key: Option<String>) -> ApiError {
-    let problem = json_problem(error);
-    let line = error.line();
-    let message = if problem.starts_with("number out of range") {
-        "a number is too large: its absolute value must be below 1.8e308"
-    } else if problem.starts_with("lone ") || problem.starts_with("unexpected end of hex escape") {
-        "\\ud800 to \\udfff are halves of a character: two of them, high and low, make one"
-    } else {
-        return ApiError::bad_request(format!(
-            "the request's body is not JSON: line {line}: {problem}"
-        ));
-    };
-    let place = format!("line {line} column {}", error.column());
-    match key {
-        Some(key) => {
-            let key = cut_short(&key);
-            ValidationError::about(key.clone(), format!("{key}: {message}, {place}")).into()
-        }
-        None => ApiError::bad_request(format!("the request's body: {message}, {place}")),
-    }
+/// The field of a body that may constrain its answers.
+fn constraint_of(body: &Value) -> Option<&'static str> {
+    const FIELDS: [&str; 13] = [
+        "structured_outputs",
+        "response_format",
+        "tools",
+        "functions",
+        "text",
+        "output_config",
+        "output_format",
+        "json_schema",
+        "grammar",
+        "guided_json",
+        "guided_regex",
+        "guided_choice",
+        "guided_grammar",
+    ];
+    let is_given = |body: &Value, field| body.get(field).is_some_and(|given| !given.is_null());
+    let mut given = FIELDS.into_iter().filter(|field| is_given(body, *field));
+    // Of `/inference/v1/generate`.
+    let within = body.get("sampling_params");
+    given.next().or_else(|| {
+        within
+            .is_some_and(|within| is_given(within, FIELDS[0]))
+            .then_some(FIELDS[0])
+    })
 }
 
 #[cfg(test)]
@@ -205,6 +221,19 @@ mod tests {
         assert!(problem(deep.as_bytes()).contains("nested deeper than 128 at column"));
         let many = format!("[{}0]", "[{}],".repeat(400_000));
         assert!(problem(many.as_bytes()).contains("more than 43 MiB of memory"));
+    }
+
+    #[test]
+    fn a_constraint_leaves_fewer_values_beside_it() {
+        let values = format!("[{}0]", "0,".repeat(300_000));
+        let alone = format!("{{\"chat_template_kwargs\": {values}, \"tools\": null}}");
+        assert!(parse(alone.as_bytes(), usize::MAX).is_ok());
+        let beside = format!("{{\"chat_template_kwargs\": {values}, \"tools\": []}}");
+        let said = problem(beside.as_bytes());
+        assert!(
+            said.contains("take 21 MiB of memory, and 18 MiB are left beside `tools`"),
+            "{said}"
+        );
     }
 
     #[test]
