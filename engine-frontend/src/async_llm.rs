@@ -162,18 +162,24 @@ impl AsyncLLM {
         self.run_aside(num_bytes, start).await?
     }
 
-    /// Refuses requests for text where the model makes vectors, and the other way round.
     fn check_runner(&self, requests: &[GenerateRequest]) -> Result<(), ValidationError> {
-        let asks_text = requests.iter().any(|request| !request.is_prompt_only());
+        match requests.iter().all(GenerateRequest::is_prompt_only) {
+            true => Ok(()),
+            false => self.check_generates(),
+        }
+    }
+
+    /// Refuses a model that makes vectors or scores.
+    pub(crate) fn check_generates(&self) -> Result<(), ValidationError> {
         match &self.pooler_config {
-            Some(config) if asks_text => {
+            Some(config) => {
                 let message = format!(
                     "this model generates no text (runner: pooling): it serves {}",
                     config.routes()
                 );
                 Err(ValidationError::about("model", message))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 

@@ -119,7 +119,7 @@ impl FinishReason {
 pub enum StopReason {
     /// One of `stop_token_ids`.
     TokenId(u32),
-    /// One of the stop strings (set by the frontend, which matches them).
+    /// One of the stop strings (set by the frontend, which matches them), or `repetition_detected`.
     String(String),
 }
 

@@ -78,6 +78,7 @@ impl OpenAIServing {
         context: &RequestContext,
     ) -> Result<PreparedDecision, ServingError> {
         self.check_model(questions.model.as_deref())?;
+        self.engine().check_generates()?;
         let mut prompt = Prompt::Chat(ChatPrompt {
             add_generation_prompt: true,
             ..ChatPrompt::default()

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
-use super::fields::{Fields, missing, parse};
+use super::fields::{Fields, parse};
 use super::structured_outputs::{self, ConstraintSettings, RequestConstraint};
 use super::warnings::Warnings;
 use super::{ignored_fields, known_keys, llama_cpp};
@@ -507,16 +507,11 @@ fn take_repetition_detection(
         None | Some(Value::Null) => Ok(None),
         Some(value) => parse::<u32>(&format!("{FIELD}.{key}"), value).map(Some),
     };
-    let required = |key: &str| take(key)?.ok_or_else(|| missing(&format!("{FIELD}.{key}")));
-    let max_pattern_size = required("max_pattern_size")?;
+    let size = |key: &str| take(key).map(Option::unwrap_or_default);
     Ok(Some(RepetitionDetection {
-        max_pattern_size,
-        min_pattern_size: take("min_pattern_size")?.unwrap_or(0),
-        // A size of 0 turns it off, and then the others say nothing.
-        min_count: match max_pattern_size {
-            0 => take("min_count")?.unwrap_or(0),
-            _ => required("min_count")?,
-        },
+        max_pattern_size: size("max_pattern_size")?,
+        min_pattern_size: size("min_pattern_size")?,
+        min_count: size("min_count")?,
     }))
 }
 

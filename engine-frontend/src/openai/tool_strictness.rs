@@ -204,7 +204,7 @@ fn leave_out(
     let field = format!("tools[{i}].function.parameters: ");
     let why = error.strip_prefix(&field).unwrap_or(&error);
     let message = format!(": the tool {name} is left out, its schema can't be enforced: {why}");
-    warnings.push(&format!("tools[{i}]"), &message);
+    warnings.push_tool(&format!("tools[{i}]"), &message);
     *tool = Value::Null;
 }
 

@@ -8,9 +8,10 @@ const MAX_WARNINGS: usize = 16;
 /// Longest value of the header in bytes, without what is said of warnings left out.
 const MAX_HEADER_BYTES: usize = 2048;
 
-/// Warnings about one request, at most 16, and how many were left out.
+/// Warnings about one request: all tools that were left out, at most 16 others, and how many more there are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Warnings {
+    tools: Vec<Warning>,
     named: Vec<Warning>,
     num_more: usize,
 }
@@ -35,6 +36,14 @@ impl Warnings {
         });
     }
 
+    /// Adds one about a tool that is left out.
+    pub(super) fn push_tool(&mut self, field: &str, message: &str) {
+        self.tools.push(Warning {
+            field: field.to_owned(),
+            message: cut_short(message),
+        });
+    }
+
     /// Counts some that aren't named.
     pub(super) fn leave_out(&mut self, num_more: usize) {
         self.num_more += num_more;
@@ -42,6 +51,7 @@ impl Warnings {
 
     /// Adds others, but for those that are there already.
     pub(crate) fn extend(&mut self, mut others: Self) {
+        self.tools.append(&mut others.tools);
         others.named.retain(|warning| !self.named.contains(warning));
         let left = MAX_WARNINGS.saturating_sub(self.named.len());
         self.num_more += others.num_more + others.named.len().saturating_sub(left);
@@ -50,14 +60,14 @@ impl Warnings {
 
     /// Gives fields other names.
     pub(crate) fn rename(&mut self, name: impl Fn(&str) -> String) {
-        for warning in &mut self.named {
+        for warning in self.tools.iter_mut().chain(&mut self.named) {
             warning.field = name(&warning.field);
         }
     }
 
     /// The warnings as sentences, each beginning with its field; the last says how many were left out, if any.
     pub fn texts(&self) -> Vec<String> {
-        let named = self.named.iter();
+        let named = self.tools.iter().chain(&self.named);
         let named = named.map(|w| format!("{}{}", w.field, w.message));
         let more = (self.num_more > 0).then(|| format!("and {} more", self.num_more));
         named.chain(more).collect()
@@ -65,13 +75,14 @@ impl Warnings {
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.named.is_empty()
+        self.tools.is_empty() && self.named.is_empty()
     }
 
     /// A header's value: the warnings in printable ASCII, with escapes for everything else, `; ` between
     /// them. Those that don't fit are counted.
     pub fn to_header(&self) -> String {
         let mut value = String::new();
+        let num_named = self.tools.len() + self.named.len();
         for (i, warning) in self.texts().iter().enumerate() {
             let escaped: String = warning
                 .chars()
@@ -80,8 +91,8 @@ impl Warnings {
                     other => other.escape_unicode().collect(),
                 })
                 .collect();
-            if value.len() + escaped.len() > MAX_HEADER_BYTES && i < self.named.len() {
-                let left = self.named.len() - i + self.num_more;
+            if value.len() + escaped.len() > MAX_HEADER_BYTES && i < num_named {
+                let left = num_named - i + self.num_more;
                 let between = if i == 0 { "" } else { "; " };
                 value += &format!("{between}and {left} more");
                 break;
@@ -118,5 +129,20 @@ mod tests {
         let shown = header.matches("xxx...").count();
         let left = format!("; and {} more", 102 - 2 - shown);
         assert!(header.ends_with(&left), "{header}");
+    }
+
+    #[test]
+    fn every_tool_that_is_left_out_is_named() {
+        let mut warnings = Warnings::default();
+        for i in 0..100 {
+            let mut more = Warnings::default();
+            more.push_tool(&format!("tools[{i}]"), ": left out");
+            warnings.extend(more);
+            warnings.push("f", "");
+        }
+        let texts = warnings.texts();
+        assert_eq!(texts.len(), 100 + MAX_WARNINGS + 1);
+        assert_eq!(texts[99], "tools[99]: left out");
+        assert!(warnings.to_header().ends_with(" more"));
     }
 }

@@ -298,10 +298,10 @@ impl<'a> Call<'a> {
         if warnings.is_empty() {
             return None;
         }
-        let header = warnings.to_header();
+        let texts = warnings.texts().join("; ");
         let request_id = &self.context.request_id;
-        tracing::warn!(request_id, "parts of a request have no effect: {header}");
-        HeaderValue::try_from(header).ok()
+        tracing::warn!(request_id, "parts of a request have no effect: {texts}");
+        HeaderValue::try_from(warnings.to_header()).ok()
     }
 
     /// The answer as JSON, which holds the request's share until its client has taken it.

@@ -175,6 +175,29 @@ fn constraint_of(body: &Value) -> Option<&'static str> {
     })
 }
 
+/// What is wrong with a text; a number or a character that can't be held is its field's fault.
+fn syntax_error(error: &serde_json::Error, key: Option<String>) -> ApiError {
+    let problem = json_problem(error);
+    let line = error.line();
+    let message = if problem.starts_with("number out of range") {
+        "a number is too large: its absolute value must be below 1.8e308"
+    } else if problem.starts_with("lone ") || problem.starts_with("unexpected end of hex escape") {
+        "\\ud800 to \\udfff are halves of a character: two of them, high and low, make one"
+    } else {
+        return ApiError::bad_request(format!(
+            "the request's body is not JSON: line {line}: {problem}"
+        ));
+    };
+    let place = format!("line {line} column {}", error.column());
+    match key {
+        Some(key) => {
+            let key = cut_short(&key);
+            ValidationError::about(key.clone(), format!("{key}: {message}, {place}")).into()
+        }
+        None => ApiError::bad_request(format!("the request's body: {message}, {place}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

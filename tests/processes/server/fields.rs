@@ -115,6 +115,13 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
             json!({"max": 4}),
             Refusal("repetition_detection.max"),
         ),
+        // As in vLLM, sizes are 0 by default, which is off.
+        ("repetition_detection", json!({}), Answer(any)),
+        (
+            "repetition_detection",
+            json!({"max_pattern_size": 4}),
+            Refusal("repetition_detection.min_count"),
+        ),
         ("thinking_token_budget", json!(5), Answer(any)),
         (
             "truncate_prompt_tokens",

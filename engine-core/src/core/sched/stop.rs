@@ -6,6 +6,9 @@ use crate::core::request::Request;
 use crate::repetition::ends_in_repetition;
 use crate::structured_output::StructuredOutputRequest;
 
+/// The stop reason of text that repeats itself, as vLLM has it.
+const REPETITION_DETECTED: &str = "repetition_detected";
+
 /// Why a request ends with its last token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stop {
@@ -84,7 +87,7 @@ pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop
         .is_some_and(|detection| ends_in_repetition(output_token_ids, detection).is_some());
     (reached_min_tokens && repeats).then_some(Stop {
         finish_reason: FinishReason::Repetition,
-        stop_reason: None,
+        stop_reason: Some(StopReason::String(REPETITION_DETECTED.to_owned())),
     })
 }
 

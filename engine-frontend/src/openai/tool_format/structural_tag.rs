@@ -216,10 +216,14 @@ impl ToolCallFormat {
     fn arguments_of<'a>(&self, function: &'a CallableFunction<'a>) -> Format<'a> {
         match &function.grammar {
             Some(grammar) => Format::Grammar { grammar },
-            None => Format::JsonSchema {
-                json_schema: function.schema,
-                style: self.arguments.name(),
-            },
+            None => {
+                let style = self.arguments.name();
+                Format::JsonSchema {
+                    json_schema: function.schema,
+                    style,
+                    max_whitespace_cnt: style.map(|_| MAX_WHITESPACE_IN_TAGS),
+                }
+            }
         }
     }
 
@@ -240,6 +244,10 @@ impl ToolCallFormat {
         }
     }
 }
+
+/// Most signs of white space in one place of arguments that are tags. Templates write one line end; without a bound a small
+/// model may write line ends until its tokens are used up.
+const MAX_WHITESPACE_IN_TAGS: u32 = 2;
 
 /// A text as a pattern of it alone.
 fn literal_pattern(text: &str) -> String {
@@ -285,6 +293,8 @@ pub(in crate::openai) enum Format<'a> {
         json_schema: &'a RawValue,
         #[serde(skip_serializing_if = "Option::is_none")]
         style: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_whitespace_cnt: Option<u32>,
     },
     Sequence {
         elements: Vec<Format<'a>>,

@@ -39,6 +39,9 @@ const OTHER_TYPES: [&str; 6] = ["null", "boolean", "integer", "number", "array",
 
 /// As deep as a schema is followed through references and `anyOf`.
 const MAX_DEPTH: usize = 64;
+/// Most signs of white space that are tried as a part of a string on each of its sides: twice what the grammar has free
+/// there.
+const MAX_KEPT_SPACE: usize = 4;
 /// Most schemas that are looked at: references within `anyOf` may lead to very many. A parameter beyond may be
 /// anything.
 const MAX_SCHEMAS: usize = 100_000;
@@ -273,14 +276,9 @@ impl ParameterKind {
             readings.push(trimmed.to_owned());
         }
         if self.is_restricted {
-            let texts = [
-                self.with_min_chars(written),
-                written,
-                written.trim_start(),
-                written.trim_end(),
-            ];
-            readings.extend(texts.map(string));
-            readings.dedup();
+            readings.push(string(self.with_min_chars(written)));
+            readings.extend(with_less_space_around(written).map(string));
+            readings.push(string(written));
             return readings;
         }
         let text = match on_own_lines {
@@ -337,6 +335,33 @@ impl ParameterKind {
         let end = before.len() + text.len() + after;
         written.get(start..end).unwrap_or(written)
     }
+}
+
+/// A text with up to [`MAX_KEPT_SPACE`] signs of the white space before and behind it, the shortest first: a pattern may
+/// ask for some.
+fn with_less_space_around(written: &str) -> impl Iterator<Item = &str> {
+    let trimmed = written.trim();
+    let start = written.len() - written.trim_start().len();
+    let (before, rest) = written.split_at(start);
+    let after = rest.get(trimmed.len()..).unwrap_or_default();
+    // Bytes of the last signs before the text, and of the first ones behind it.
+    let ends = |chars: &mut dyn Iterator<Item = char>| -> Vec<usize> {
+        let mut ends = vec![0];
+        for c in chars.take(MAX_KEPT_SPACE) {
+            ends.push(ends.last().copied().unwrap_or(0) + c.len_utf8());
+        }
+        ends
+    };
+    let before = ends(&mut before.chars().rev());
+    let after = ends(&mut after.chars());
+    (0..=2 * MAX_KEPT_SPACE).flat_map(move |kept| {
+        let (before, after) = (before.clone(), after.clone());
+        (0..=kept).filter_map(move |kept_before| {
+            let from = start - before.get(kept_before)?;
+            let to = start + trimmed.len() + after.get(kept - kept_before)?;
+            written.get(from..to)
+        })
+    })
 }
 
 /// A text as a JSON string.

@@ -406,6 +406,16 @@ fn values_of_tags_are_what_the_schema_says() {
             "a ",
             json!("a"),
         ),
+        (
+            &json!({"type": "string", "pattern": "^ [a-z]{2}$"}),
+            "\n og\n",
+            json!(" og"),
+        ),
+        (
+            &json!({"allOf": [{"enum": ["a", " b"]}]}),
+            "  b ",
+            json!(" b"),
+        ),
         (&json!({}), "{\"a\": [1]}", json!({"a": [1]})),
         (&json!({}), "some text", json!("some text")),
         (
