@@ -29,9 +29,9 @@ pub(crate) enum UniqueJsonError {
 
 /// Bytes of memory that the values of any text may take.
 const FREE_VALUE_BYTES: usize = 32 << 20;
-/// Bytes of memory that values and their texts may take beside a constraint, which takes up to 41 MiB of the 64 in the
+/// Bytes of memory that values and their texts may take beside a constraint, which takes up to 50 MiB of the 64 in the
 /// engine core.
-const FREE_BYTES_BESIDE_A_CONSTRAINT: usize = 14 << 20;
+const FREE_BYTES_BESIDE_A_CONSTRAINT: usize = 6 << 20;
 /// Bytes of memory that values and their texts may take besides there, per byte of the text.
 const BYTES_PER_BYTE_BESIDE_A_CONSTRAINT: usize = 8;
 /// Bytes of memory that the values of a text may take besides, per byte of it.

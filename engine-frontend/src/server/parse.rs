@@ -254,7 +254,7 @@ mod tests {
         let beside = format!("{{\"chat_template_kwargs\": {values}, \"tools\": []}}");
         let said = problem(beside.as_bytes());
         assert!(
-            said.contains("take 21 MiB of memory, and 18 MiB are left beside `tools`"),
+            said.contains("take 21 MiB of memory, and 10 MiB are left beside `tools`"),
             "{said}"
         );
     }

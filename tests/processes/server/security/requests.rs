@@ -357,6 +357,33 @@ fn values_within_others_take_their_share_whatever_their_type() {
     }
 }
 
+/// Each had its own bound, in a process of its own, and nothing counted both together.
+#[test]
+fn values_beside_a_dear_constraint_take_their_share() {
+    let schemas = [
+        json!({"type": "object", "minProperties": 1000}),
+        json!({"type": "object", "minProperties": 300}),
+        json!({"type": "array", "minItems": 150, "uniqueItems": true}),
+    ];
+    let nest: Value = serde_json::from_str(&("[".repeat(90) + &"]".repeat(90))).unwrap();
+    // Below the bound of what may stand beside a constraint, and above.
+    for len in [100_000, 740_000] {
+        for schema in &schemas {
+            let server = server(&[]);
+            let body = json!({
+                "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1500,
+                "chat_template_kwargs": {"a": vec![&nest; len / 181]},
+                "structured_outputs": {"json": schema},
+            });
+            let sent = body.to_string().len();
+            let peak = Peak::begin(&server);
+            let status = server.post("/v1/chat/completions", &body).status;
+            assert!(matches!(status, 200 | 400), "{status}");
+            peak.check(&format!("{sent} bytes beside {schema}"), sent);
+        }
+    }
+}
+
 /// Questions were copied for their prompts, their options' tokens kept one by one, and all of an answer was made as
 /// values before any of it was written.
 #[test]
