@@ -27,6 +27,14 @@ impl CallNumber {
         }
     }
 
+    /// What it is made of.
+    fn signs(self) -> &'static str {
+        match self {
+            Self::Index => "digits",
+            Self::Letters => "letters and digits",
+        }
+    }
+
     /// As models write it.
     pub(super) fn pattern(self) -> &'static str {
         match self {
@@ -104,9 +112,10 @@ impl CallText {
         if let Some((kind, after)) = &number
             && (after.is_empty() || after.starts_with(|c| kind.has(c)))
         {
-            let placeholder = kind.placeholder();
             return Err(format!(
-                "has no text but digits or letters behind {placeholder}, so nobody knows where it ends"
+                "has no text but {} behind {}, so nobody knows where a number ends",
+                kind.signs(),
+                kind.placeholder()
             ));
         }
         match style {
