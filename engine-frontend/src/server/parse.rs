@@ -165,7 +165,11 @@ fn constraint_of(body: &Value) -> Option<&'static str> {
         "guided_grammar",
     ];
     let is_given = |body: &Value, field| body.get(field).is_some_and(|given| !given.is_null());
-    let mut given = FIELDS.into_iter().filter(|field| is_given(body, *field));
+    let calls_none = body
+        .get("tool_choice")
+        .is_some_and(|choice| choice == "none");
+    let constrains = |field: &&str| is_given(body, field) && (*field != "tools" || !calls_none);
+    let mut given = FIELDS.into_iter().filter(constrains);
     // Of `/inference/v1/generate`.
     let within = body.get("sampling_params");
     given.next().or_else(|| {

@@ -606,7 +606,8 @@ fn errors_name_the_field_as_the_request_spells_it() {
         (
             json!({"guided_json": {"type": "string", "minLength": 50}}),
             "guided_json",
-            "guided_json: a whole output is sure to fit in 6 tokens, but max_tokens leaves 3",
+            // How few tokens are looked for depends on what others have the engine do meanwhile.
+            " tokens, but max_tokens leaves 3: raise max_tokens, or",
         ),
         (
             json!({"max_tokens": null, "n_predict": 9, "guided_regex": "a{50}"}),

@@ -398,7 +398,7 @@ fn calls_are_the_same_in_every_format() {
 #[test]
 fn restricted_strings_are_valid_where_arguments_are_tags() {
     let schema = json!({
-        "type": "object", "additionalProperties": false, "required": ["day", "code", "word", "name", "key_1"],
+        "type": "object", "additionalProperties": false, "required": ["day", "code", "word", "name"],
         "properties": {
             "day": {"type": "string", "format": "date"},
             "code": {"allOf": [{"type": "string", "minLength": 3}, {"maxLength": 5}]},
