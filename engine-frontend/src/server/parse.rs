@@ -164,7 +164,8 @@ fn constraint_of(body: &Value) -> Option<&'static str> {
         "guided_choice",
         "guided_grammar",
     ];
-    let is_given = |body: &Value, field| body.get(field).is_some_and(|given| !given.is_null());
+    let is_given =
+        |body: &Value, field: &str| body.get(field).is_some_and(|given| !given.is_null());
     let calls_none = body
         .get("tool_choice")
         .is_some_and(|choice| choice == "none");
