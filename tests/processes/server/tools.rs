@@ -408,7 +408,7 @@ fn restricted_strings_are_valid_where_arguments_are_tags() {
         "patternProperties": {"^key_": {"type": "string", "maxLength": 3}},
         "$defs": {"text": {"type": "string"}},
     });
-    let mut options = jsonschema::options();
+    let options = jsonschema::options();
     let validator = (options.should_validate_formats(true).build(&schema)).unwrap();
     let function = json!({"name": "f", "parameters": schema});
     for parser in [
