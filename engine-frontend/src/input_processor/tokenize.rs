@@ -9,12 +9,14 @@ use crate::error::ValidationError;
 /// Tokens of a text that is counted, or cut, and not to fit the context: as many as some 45 MiB of the
 /// tokenizer's memory allow, which takes up to 300 bytes per byte of a text of short words.
 pub(crate) const MAX_COUNTED_TOKENS: u32 = 128 << 10;
-/// Bytes of a text that is tokenized as it is: it takes no more memory than that.
-const SHORT_TEXT: usize = MAX_COUNTED_TOKENS as usize;
-/// Bytes of text that are counted at once: 20 MiB of memory.
-const PIECE: usize = 64 << 10;
-/// Bytes at the end of a piece in which it is cut where no word is counted as two.
-const CUT_WITHIN: usize = 1 << 10;
+/// Bytes of a text that is tokenized as it is, whatever its tokenizer: it takes no more memory than that.
+const SHORT_WHOLE_TEXT: usize = MAX_COUNTED_TOKENS as usize;
+/// Bytes of text that are tokenized at once where a text can be cut: 5 MiB of memory.
+const PIECE: usize = 16 << 10;
+/// Bytes behind a piece that has no place to cut in which one is looked for: a word of so many takes 118 bytes per byte.
+const CUT_WITHIN: usize = SHORT_WHOLE_TEXT;
+/// Bytes at the end of a piece in which it is cut before white space, where there is no place to cut.
+const SPACE_WITHIN: usize = 1 << 10;
 /// Bytes of a text that are read at least, however short the context is, and bytes per token of the limit beyond which
 /// it isn't read: twice what long words take.
 const MAX_BYTES: MaxBytes = MaxBytes {
@@ -181,7 +183,12 @@ impl InputProcessor {
         let max_bytes = MAX_BYTES.for_tokens(num_tokens);
         let max_whole_bytes = MAX_WHOLE_BYTES.for_tokens(self.limits.max_model_len as usize);
         let num_bytes: usize = texts.iter().map(|text| text.len()).sum();
-        if num_bytes <= SHORT_TEXT {
+        let can_be_cut = |text: &&str| {
+            let (piece, behind) = self.first_piece(text);
+            behind.is_empty() || self.is_cut(text, piece.len())
+        };
+        let is_whole = num_bytes <= PIECE || !texts.iter().all(can_be_cut);
+        if is_whole && num_bytes <= SHORT_WHOLE_TEXT {
             self.check_normalized(texts, max_whole_bytes, cancel)?;
             return Ok(None);
         }
@@ -284,23 +291,25 @@ impl InputProcessor {
         both.is_some_and(|(&before, &after)| self.tokenizer.encodes_apart(before, after))
     }
 
-    /// A text's first [`PIECE`], cut near its end where the tokenizer is known to write both sides apart, else before white
-    /// space, and the rest.
+    /// A text's first [`PIECE`] or a bit less, cut where the tokenizer is known to write both sides apart; or more, up to
+    /// the next such place, or else cut before white space; and the rest.
     fn first_piece<'t>(&self, text: &'t str) -> (&'t str, &'t str) {
         if text.len() <= PIECE {
             return (text, "");
         }
         let end = char_boundary(text, PIECE);
-        let mut near_end = (end - CUT_WITHIN..end).rev();
+        let is_cut = |at: &usize| self.is_cut(text, *at);
         // White space of ASCII is no part of another character, so a cut before it is one between two.
         let space = |at: &usize| {
             text.as_bytes()
                 .get(*at)
                 .is_some_and(u8::is_ascii_whitespace)
         };
-        let cut = near_end.clone().find(|&at| self.is_cut(text, at));
-        let end = cut.or_else(|| near_end.find(space)).unwrap_or(end);
-        text.split_at_checked(end).unwrap_or((text, ""))
+        let cut = (1..end).rev().find(is_cut);
+        let cut = cut.or_else(|| (end..text.len().min(end + CUT_WITHIN)).find(is_cut));
+        let cut = cut.or_else(|| (end - SPACE_WITHIN..end).rev().find(space));
+        text.split_at_checked(cut.unwrap_or(end))
+            .unwrap_or((text, ""))
     }
 
     fn too_many_bytes(&self, num_bytes: usize, max_bytes: usize) -> ValidationError {

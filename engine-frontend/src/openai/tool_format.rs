@@ -22,7 +22,7 @@ use crate::json_problem::json_problem;
 use call_text::CallText;
 pub(crate) use openings::Openings;
 pub(super) use openings::{Found, Match};
-pub(super) use structural_tag::{CallableFunction, Calls};
+pub(super) use structural_tag::{CallableFunction, Calls, MAX_WHITESPACE_IN_TAGS};
 
 /// The formats that come with the engine.
 static BUILTIN: LazyLock<Vec<Arc<ToolCallFormat>>> = LazyLock::new(|| {

@@ -149,7 +149,7 @@ fn parse(bytes: &[u8], max_value_bytes: usize) -> Result<(Value, usize), ApiErro
 
 /// The field of a body that may constrain its answers.
 fn constraint_of(body: &Value) -> Option<&'static str> {
-    const FIELDS: [&str; 13] = [
+    const FIELDS: [&str; 15] = [
         "structured_outputs",
         "response_format",
         "tools",
@@ -160,6 +160,8 @@ fn constraint_of(body: &Value) -> Option<&'static str> {
         "json_schema",
         "grammar",
         "guided_json",
+        "guided_json_object",
+        "guided_whitespace_pattern",
         "guided_regex",
         "guided_choice",
         "guided_grammar",

@@ -105,7 +105,7 @@ fn wrap(
 mod of_filters {
     pub(super) use minijinja::filters::*;
 
-    pub(super) use super::jinja::{escape, first, float, int, items, last, length};
+    pub(super) use super::jinja::{escape, first, float, indent, int, items, last, length};
 }
 
 /// The tests: Jinja2's own where minijinja's differ.
@@ -305,7 +305,11 @@ pub(super) fn split(arguments: &[Value]) -> Result<u64, Error> {
 }
 
 fn indented(arguments: &[Value]) -> Result<u64, Error> {
-    let width = argument(arguments, 1, "width").and_then(|width| width.as_usize());
+    let width = argument(arguments, 1, "width");
+    let width = width.and_then(|width| match width.as_str() {
+        Some(indentation) => Some(indentation.len()),
+        None => width.as_usize(),
+    });
     let text = text_of(arguments.first())?;
     let lines = match arguments.first().and_then(Value::as_str) {
         Some(text) => text.matches('\n').count() as u64,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use minijinja::value::{Rest, ValueKind};
+use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, State, Value, filters, tests};
 
 /// False for `none`, unlike minijinja's: templates ask `tools is iterable and tools | length > 0`.
@@ -69,6 +69,51 @@ fn default_number(arguments: &[Value], zero: Value, error: Error) -> Result<Valu
         [_] => Ok(zero),
         _ => Err(error),
     }
+}
+
+/// Keeps the line end that a text ends with, which minijinja's takes away. `width` may be the indentation itself.
+pub(super) fn indent(
+    text: String,
+    width: Option<Value>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    named: Kwargs,
+) -> Result<String, Error> {
+    let width = match width {
+        Some(width) => Some(width),
+        None => named.get("width")?,
+    };
+    let is_given = |given: Option<bool>, name: &str| match given {
+        Some(given) => Ok(given),
+        None => named
+            .get::<Option<bool>>(name)
+            .map(Option::unwrap_or_default),
+    };
+    let (first, blank) = (is_given(first, "first")?, is_given(blank, "blank")?);
+    named.assert_all_used()?;
+    let indentation = match &width {
+        None => " ".repeat(4),
+        Some(width) => match width.as_str() {
+            Some(text) => text.to_owned(),
+            None => " ".repeat(usize::try_from(width.clone())?),
+        },
+    };
+    let mut indented = String::with_capacity(text.len());
+    for (i, line) in (text + "\n").lines().enumerate() {
+        if i > 0 {
+            indented.push('\n');
+        }
+        let is_indented = if i == 0 {
+            first
+        } else {
+            blank || !line.is_empty()
+        };
+        if is_indented {
+            indented.push_str(&indentation);
+        }
+        indented.push_str(line);
+    }
+    Ok(indented)
 }
 
 /// The entities of markupsafe, which Jinja2 writes; a slash stays.

@@ -30,6 +30,10 @@ LEFT_OUT = {f"{{{{ {value}|{filter} }}}}" for filter in ("last", "reverse|list")
             for value in ("{'b': 1, 'a': 2}", "{}", "messages[0]")} | {"{{ true|abs }}", "{{ true|round }}"}
 
 
+TEXTS = ["'a'", "'a\\n'", "'a\\nb'", "'a\\n\\nb\\n'", "'\\n'", "''"]
+INDENTS = ["indent", "indent(2)", "indent(2, true)", "indent(2, first=true)", "indent(2, blank=true)", "indent(2, true, true)"]
+
+
 def environment():
     made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     made.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
@@ -44,6 +48,7 @@ def main():
         if value.startswith(SLICED):
             templates += [f"{{{{ {value}{part} }}}}" for part in SLICES]
         templates += [f"{{% if {value} %}}yes{{% else %}}no{{% endif %}}", f"{{{{ {value} }}}}"]
+    templates += [f"{{{{ {text}|{indent} }}}}|" for text in TEXTS for indent in INDENTS]
     cases = {}
     for source in templates:
         if source in LEFT_OUT:

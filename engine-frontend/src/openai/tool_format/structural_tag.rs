@@ -247,7 +247,7 @@ impl ToolCallFormat {
 
 /// Most signs of white space in one place of arguments that are tags. Templates write one line end; without a bound a small
 /// model may write line ends until its tokens are used up.
-const MAX_WHITESPACE_IN_TAGS: u32 = 2;
+pub(in crate::openai) const MAX_WHITESPACE_IN_TAGS: u32 = 2;
 
 /// A text as a pattern of it alone.
 fn literal_pattern(text: &str) -> String {

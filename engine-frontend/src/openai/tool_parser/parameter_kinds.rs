@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::validator::may_be_valid;
 use super::xml_arguments::push_escaped;
+use crate::openai::tool_format::MAX_WHITESPACE_IN_TAGS;
 use crate::structured_outputs::FORMATS;
 
 /// What the parameters of a function may be.
@@ -39,9 +40,6 @@ const OTHER_TYPES: [&str; 6] = ["null", "boolean", "integer", "number", "array",
 
 /// As deep as a schema is followed through references and `anyOf`.
 const MAX_DEPTH: usize = 64;
-/// Most signs of white space that are tried as a part of a string on each of its sides: twice what the grammar has free
-/// there.
-const MAX_KEPT_SPACE: usize = 4;
 /// Most schemas that are looked at: references within `anyOf` may lead to very many. A parameter beyond may be
 /// anything.
 const MAX_SCHEMAS: usize = 100_000;
@@ -64,16 +62,25 @@ impl ParameterKinds {
     /// [`MAX_SCHEMAS`] at most.
     pub(in crate::openai) fn new(schema: Value) -> Self {
         let schema = Arc::new(schema);
-        let object = resolved(&schema, &schema);
+        let (object, _) = resolved(&schema, &schema);
+        // What stands beside the properties may say more of any member.
+        let is_whole = APPLICATORS
+            .iter()
+            .any(|keyword| object.get(keyword).is_some());
         let properties = object.get("properties").and_then(Value::as_object);
         let mut left = MAX_SCHEMAS;
         let named = properties.into_iter().flatten();
-        let named = named
-            .map(|(name, of)| (name.clone(), ParameterKind::new(of, &schema, 0, &mut left)))
-            .collect();
+        let named = named.map(|(name, of)| {
+            let mut kind = ParameterKind::new(of, &schema, 0, &mut left);
+            kind.is_restricted |= is_whole;
+            (name.clone(), kind)
+        });
+        let named = named.collect();
         let other = match object.get("additionalProperties") {
-            // The name may be one that these patterns are about.
-            _ if object.get("patternProperties").is_some() => ParameterKind::restricted(),
+            // The name may be one that these are about.
+            _ if is_whole || object.get("patternProperties").is_some() => {
+                ParameterKind::restricted()
+            }
             Some(of) => ParameterKind::new(of, &schema, 0, &mut left),
             None => ParameterKind::default(),
         };
@@ -112,25 +119,103 @@ impl ParameterKinds {
 
     /// False if a JSON text is known not to be valid for a parameter.
     fn may_be_valid(&self, name: &str, json: &str) -> bool {
-        let object = resolved(&self.schema, &self.schema);
-        let mut schema = Map::new();
-        schema.insert("type".to_owned(), "object".into());
-        for keyword in ["patternProperties", "additionalProperties"] {
-            if let Some(given) = object.get(keyword) {
-                schema.insert(keyword.to_owned(), given.clone());
-            }
-        }
-        let properties = object.get("properties");
-        if let Some(own) = properties.and_then(|properties| properties.get(name)) {
-            schema.insert("properties".to_owned(), json!({name: own}));
-        }
-        for definitions in ["$defs", "definitions"] {
-            if let Some(given) = self.schema.get(definitions) {
-                schema.insert(definitions.to_owned(), given.clone());
-            }
-        }
         let member = format!("{{{}: {json}}}", Value::from(name));
-        may_be_valid(&Value::Object(schema).to_string(), &member)
+        may_be_valid(&self.schema_of(name).to_string(), &member)
+    }
+
+    /// The schema of an object with one of these parameters alone: the smallest part of the whole that says it.
+    fn schema_of(&self, name: &str) -> Value {
+        let (object, _) = resolved(&self.schema, &self.schema);
+        let own = object.get("properties").and_then(|all| all.get(name));
+        let is_plain = !APPLICATORS
+            .iter()
+            .any(|keyword| object.get(keyword).is_some());
+        if let Some(own) = own
+            && is_plain
+            && object.get("patternProperties").is_none()
+            && !refers_elsewhere(own)
+        {
+            let mut schema = json!({"type": "object", "properties": {name: own}});
+            for definitions in DEFINITIONS {
+                if let Some(given) = self.schema.get(definitions) {
+                    schema[definitions] = given.clone();
+                }
+            }
+            return schema;
+        }
+        let mut schema = (*self.schema).clone();
+        drop_requirements(&mut schema, 0);
+        schema
+    }
+}
+
+/// Keywords of an object's schema by which other schemas say something of its members.
+const APPLICATORS: [&str; 8] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "dependentSchemas",
+    "$ref",
+    "$dynamicRef",
+];
+
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// True if a schema refers to what isn't a definition.
+fn refers_elsewhere(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(name, value)| match name.as_str() {
+            "$ref" => value.as_str().is_some_and(|target| {
+                !DEFINITIONS.iter().any(|definitions| {
+                    target
+                        .strip_prefix("#/")
+                        .is_some_and(|rest| rest.starts_with(definitions))
+                })
+            }),
+            "$dynamicRef" => true,
+            _ => refers_elsewhere(value),
+        }),
+        Value::Array(items) => items.iter().any(refers_elsewhere),
+        _ => false,
+    }
+}
+
+/// Takes out of an object's schema, and of those that it applies to the same object, what asks for other members.
+fn drop_requirements(schema: &mut Value, depth: usize) {
+    let Value::Object(members) = schema else {
+        return;
+    };
+    for keyword in ["required", "minProperties", "dependentRequired"] {
+        members.shift_remove(keyword);
+    }
+    if depth >= MAX_DEPTH {
+        return;
+    }
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let branches = members.get_mut(keyword).and_then(Value::as_array_mut);
+        for branch in branches.into_iter().flatten() {
+            drop_requirements(branch, depth + 1);
+        }
+    }
+    for keyword in ["then", "else"] {
+        if let Some(branch) = members.get_mut(keyword) {
+            drop_requirements(branch, depth + 1);
+        }
+    }
+    // Branches of which one holds may both do so without what is required.
+    if let Some(branches) = members.shift_remove("oneOf") {
+        members.entry("anyOf").or_insert(branches);
+    }
+    // Definitions may be applied too, and are the members' own.
+    for definitions in DEFINITIONS {
+        let of = members.get_mut(definitions).and_then(Value::as_object_mut);
+        for definition in of.into_iter().flat_map(|of| of.values_mut()) {
+            if depth == 0 {
+                drop_requirements(definition, MAX_DEPTH);
+            }
+        }
     }
 }
 
@@ -150,17 +235,17 @@ fn restricts_strings(schema: &Value) -> bool {
     has_keyword || format.is_some_and(|format| FORMATS.contains(&format))
 }
 
-/// What a schema is that refers to another part of `root`.
-fn resolved<'a>(mut schema: &'a Value, root: &'a Value) -> &'a Value {
+/// What a schema is that refers to another part of `root`, and whether anything stands beside one of the references.
+fn resolved<'a>(mut schema: &'a Value, root: &'a Value) -> (&'a Value, bool) {
+    let mut has_more = false;
     for _ in 0..MAX_DEPTH {
         let reference = schema.get("$ref").and_then(Value::as_str);
         let target = reference.and_then(|reference| root.pointer(reference.strip_prefix('#')?));
-        match target {
-            Some(target) => schema = target,
-            None => break,
-        }
+        let Some(target) = target else { break };
+        has_more |= schema.as_object().is_some_and(|of| of.len() > 1);
+        schema = target;
     }
-    schema
+    (schema, has_more)
 }
 
 impl ParameterKind {
@@ -170,10 +255,7 @@ impl ParameterKind {
             return kind;
         }
         *left -= 1;
-        // What stands beside a reference holds too.
-        let has_more =
-            schema.get("$ref").is_some() && schema.as_object().is_some_and(|of| of.len() > 1);
-        let schema = resolved(schema, root);
+        let (schema, has_more) = resolved(schema, root);
         if let Some(branches) = schema.get("anyOf").and_then(Value::as_array)
             && depth < MAX_DEPTH
         {
@@ -226,6 +308,7 @@ impl ParameterKind {
         self.is_restricted |= other.is_restricted;
         self.min_chars = self.min_chars.max(other.min_chars);
         // A list is all that there is only where nothing is beside it.
+        self.is_restricted |= self.listed.is_some() || other.listed.is_some();
         self.listed = None;
         self
     }
@@ -257,28 +340,17 @@ impl ParameterKind {
     fn readings(&self, written: &str, on_own_lines: bool) -> Vec<String> {
         let trimmed = written.trim();
         let parsed = serde_json::from_str::<Value>(trimmed).ok();
-        if let Some(listed) = &self.listed {
-            let is_listed = |value: &Value| !value.is_string() && listed.contains(value);
-            if parsed.as_ref().is_some_and(is_listed) {
-                return vec![trimmed.to_owned()];
-            }
-            let texts = || listed.iter().filter_map(Value::as_str);
-            let same = texts().find(|text| *text == written);
-            let found = same.or_else(|| texts().find(|text| text.trim() == trimmed));
-            return vec![match (found, parsed) {
-                // In another spelling, such as `1.0` for 1.
-                (None, Some(_)) => trimmed.to_owned(),
-                (found, _) => string(found.unwrap_or(trimmed)),
-            }];
-        }
         let mut readings = Vec::new();
-        if parsed.is_some_and(|value| self.allows(&value)) {
+        let is_listed_text = |listed: &Vec<Value>| listed.iter().all(Value::is_string);
+        let may_be_json = !self.listed.as_ref().is_some_and(is_listed_text);
+        if may_be_json && parsed.is_some_and(|value| self.allows(&value)) {
             readings.push(trimmed.to_owned());
         }
-        if self.is_restricted {
+        if self.is_restricted || self.listed.is_some() {
             readings.push(string(self.with_min_chars(written)));
             readings.extend(with_less_space_around(written).map(string));
-            readings.push(string(written));
+            // Where none is known to be valid.
+            readings.push(string(trimmed));
             return readings;
         }
         let text = match on_own_lines {
@@ -337,30 +409,23 @@ impl ParameterKind {
     }
 }
 
-/// A text with up to [`MAX_KEPT_SPACE`] signs of the white space before and behind it, the shortest first: a pattern may
-/// ask for some.
+/// A text without up to [`MAX_WHITESPACE_IN_TAGS`] signs of white space before and behind it, which is as many as the
+/// grammar has free there: the shortest first.
 fn with_less_space_around(written: &str) -> impl Iterator<Item = &str> {
-    let trimmed = written.trim();
-    let start = written.len() - written.trim_start().len();
-    let (before, rest) = written.split_at(start);
-    let after = rest.get(trimmed.len()..).unwrap_or_default();
-    // Bytes of the last signs before the text, and of the first ones behind it.
-    let ends = |chars: &mut dyn Iterator<Item = char>| -> Vec<usize> {
-        let mut ends = vec![0];
-        for c in chars.take(MAX_KEPT_SPACE) {
-            ends.push(ends.last().copied().unwrap_or(0) + c.len_utf8());
+    let most = MAX_WHITESPACE_IN_TAGS as usize;
+    let cuts = (0..=2 * most).rev().flat_map(move |cut| {
+        let before = (cut.saturating_sub(most)..=cut.min(most)).rev();
+        before.map(move |before| (before, cut - before))
+    });
+    cuts.filter_map(move |(before, behind)| {
+        let mut text = written;
+        for _ in 0..before {
+            text = text.strip_prefix(char::is_whitespace)?;
         }
-        ends
-    };
-    let before = ends(&mut before.chars().rev());
-    let after = ends(&mut after.chars());
-    (0..=2 * MAX_KEPT_SPACE).flat_map(move |kept| {
-        let (before, after) = (before.clone(), after.clone());
-        (0..=kept).filter_map(move |kept_before| {
-            let from = start - before.get(kept_before)?;
-            let to = start + trimmed.len() + after.get(kept - kept_before)?;
-            written.get(from..to)
-        })
+        for _ in 0..behind {
+            text = text.strip_suffix(char::is_whitespace)?;
+        }
+        Some(text)
     })
 }
 

@@ -412,6 +412,16 @@ fn values_of_tags_are_what_the_schema_says() {
             json!(" og"),
         ),
         (
+            &json!({"anyOf": [{"type": "string", "enum": ["red", "blue"]}, {"type": "null"}]}),
+            "  blue\n",
+            json!("blue"),
+        ),
+        (
+            &json!({"type": "string", "enum": ["1", 1]}),
+            "1",
+            json!("1"),
+        ),
+        (
             &json!({"allOf": [{"enum": ["a", " b"]}]}),
             "  b ",
             json!(" b"),
@@ -430,6 +440,29 @@ fn values_of_tags_are_what_the_schema_says() {
         ),
     ] {
         assert_eq!(read(property, written), value, "{property}: {written:?}");
+    }
+}
+
+/// What stands in branches of the whole object, or is a part that they refer to.
+#[test]
+fn members_that_branches_name_are_read_by_these() {
+    let date = json!({"type": "string", "format": "date"});
+    let named = json!({"enum": ["red", "blue"]});
+    for schema in [
+        json!({"type": "object", "anyOf": [
+            {"properties": {"k": {"const": "a"}, "p": date}, "required": ["k", "p"]},
+            {"properties": {"k": {"const": "b"}, "p": named}, "required": ["k", "p"]},
+        ]}),
+        json!({"type": "object", "$defs": {"d": {"properties": {"p": date}, "required": ["p", "q"]}}, "allOf": [{"$ref": "#/$defs/d"}]}),
+        json!({"type": "object", "properties": {"p": {"$ref": "#/properties/q"}, "q": date}}),
+        json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/a"}},
+               "$defs": {"a": {"$ref": "#/$defs/b", "maxLength": 10}, "b": {"type": "string"}}}),
+        json!({"type": "object", "properties": {"p": {"anyOf": [named, {"type": "null"}, date]}}}),
+    ] {
+        let openings = openings("qwen3_coder", &[("f", schema.clone())]);
+        let text = "<tool_call>\n<function=f>\n<parameter=p>\n 2026-11-30\n</parameter>\n</function>\n</tool_call>";
+        let (_, calls) = values(read(&openings, &[text]));
+        assert_eq!(calls[0].1, json!({"p": "2026-11-30"}), "{schema}");
     }
 }
 
