@@ -119,7 +119,10 @@ impl ParameterKinds {
 
     /// False if a JSON text is known not to be valid for a parameter.
     fn may_be_valid(&self, name: &str, json: &str) -> bool {
-        let member = format!("{{{}: {json}}}", Value::from(name));
+        // White space in JSON is free in tags, and the validator has it as it is usually printed.
+        let value = serde_json::from_str::<Value>(json);
+        let compact = value.map_or_else(|_| json.to_owned(), |value| value.to_string());
+        let member = format!("{{{}:{compact}}}", Value::from(name));
         may_be_valid(&self.schema_of(name).to_string(), &member)
     }
 

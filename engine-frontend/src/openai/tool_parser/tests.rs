@@ -417,6 +417,11 @@ fn values_of_tags_are_what_the_schema_says() {
             json!("blue"),
         ),
         (
+            &json!({"type": ["string", "object"], "maxLength": 2}),
+            "{ \"a\" :1 }",
+            json!({"a": 1}),
+        ),
+        (
             &json!({"type": "string", "enum": ["1", 1]}),
             "1",
             json!("1"),
