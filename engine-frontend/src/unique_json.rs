@@ -33,7 +33,7 @@ const FREE_VALUE_BYTES: usize = 32 << 20;
 /// engine core.
 const FREE_BYTES_BESIDE_A_CONSTRAINT: usize = 6 << 20;
 /// Bytes of memory that values and their texts may take besides there, per byte of the text.
-const BYTES_PER_BYTE_BESIDE_A_CONSTRAINT: usize = 8;
+const BYTES_PER_BYTE_BESIDE_A_CONSTRAINT: usize = 10;
 /// Bytes of memory that the values of a text may take besides, per byte of it.
 const VALUE_BYTES_PER_BYTE: usize = 6;
 /// Bytes of memory that the values of a text may take at most, however long it is: 1.8 million numbers.

@@ -72,12 +72,11 @@ fn install_all(groups: &[SystemCalls]) -> Result<(), Problem> {
             }
             SystemCalls::Sockets => {
                 all(&mut forbidden, SOCKETS);
-                // One of a pair of datagram sockets may send to any other by its path.
-                let datagrams = (
-                    SeccompCmpOp::MaskedEq(SOCK_TYPE_MASK),
-                    libc::SOCK_DGRAM as u64,
-                );
-                when(&mut forbidden, libc::SYS_socketpair, 1, datagrams)?;
+                // One of a pair of datagram sockets may send to any other by its path; Linux makes such ones of raw ones.
+                for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_SEQPACKET] {
+                    let kind = (SeccompCmpOp::MaskedEq(SOCK_TYPE_MASK), kind as u64);
+                    when(&mut forbidden, libc::SYS_socketpair, 1, kind)?;
+                }
             }
             SystemCalls::FileChanges => {
                 all(&mut forbidden, FILE_CHANGES);

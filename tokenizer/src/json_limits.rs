@@ -26,6 +26,8 @@ const MAX_PIECES: usize = 16;
 const MAX_PIECE_IDS: usize = 256;
 /// Most merges of a BPE: nearly twice Gemma's. The library takes about 1.4 kB of memory for each while it reads them.
 const MAX_MERGES: usize = 1_000_000;
+/// Most tokens of a vocabulary: twice Gemma's. The library takes up to 2 kB of memory for each while it reads them.
+const MAX_VOCAB: usize = 600_000;
 /// Most merges for each token of the vocabulary: Gemma has 2.2.
 const MAX_MERGES_PER_TOKEN: usize = 4;
 /// Most units of a charsmap's trie: five times those of SentencePiece's own charsmaps.
@@ -45,8 +47,12 @@ pub(crate) fn check(json: &TokenizerJson) -> Result<(), TokenizerError> {
         ));
     }
     let count = |items: Option<NumItems>| items.map_or(0, |NumItems(number)| number);
-    let merges = count(json.model.merges);
-    let most = count(json.model.vocab).saturating_mul(MAX_MERGES_PER_TOKEN);
+    let (merges, vocab) = (count(json.model.merges), count(json.model.vocab));
+    if vocab > MAX_VOCAB {
+        let tokens = format!("{vocab} tokens");
+        return Err(unsupported("model.vocab", tokens, "at most 600,000 tokens"));
+    }
+    let most = vocab.saturating_mul(MAX_MERGES_PER_TOKEN);
     if merges > most.min(MAX_MERGES) {
         return Err(unsupported(
             "model.merges",

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::value::RawValue;
 
 use crate::error::TokenizerError;
@@ -13,6 +15,7 @@ use crate::files::{TOKENIZER_JSON, parse_json};
 #[derive(Debug, Deserialize)]
 pub(crate) struct TokenizerJson {
     pub(crate) model: Model,
+    #[serde(default, deserialize_with = "short_json")]
     pub(crate) decoder: Option<Decoder>,
     #[serde(default, deserialize_with = "short_json")]
     pub(crate) normalizer: Option<serde_json::Value>,
@@ -23,9 +26,8 @@ pub(crate) struct TokenizerJson {
     pub(crate) added_tokens: Option<Vec<AddedToken>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default)]
 pub(crate) struct Model {
-    #[serde(rename = "type")]
     model_type: Option<String>,
     /// Files of before 2020 have no `type`; a BPE has merges.
     pub(crate) merges: Option<NumItems>,
@@ -35,14 +37,17 @@ pub(crate) struct Model {
     pub(crate) dropout: Option<f64>,
 }
 
-/// Most bytes of a normalizer, a pre-tokenizer or a post-processor: values take many times as much memory. The charsmaps
-/// of published normalizers have up to half a megabyte.
+/// Most bytes of a part of the file that is neither vocabulary, merges nor added tokens. The charsmaps of published
+/// normalizers have up to half a megabyte.
 const MAX_PART_BYTES: usize = 4 << 20;
+/// Most values of such a part, counted by what stands between them: the library takes up to 800 bytes of memory for each.
+/// Published ones have a few hundred.
+const MAX_PART_VALUES: usize = 8192;
 
-/// A value whose text is short.
-fn short_json<'de, D: Deserializer<'de>>(
+/// A part of the file whose text is short and has few values.
+fn short_json<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
-) -> Result<Option<serde_json::Value>, D::Error> {
+) -> Result<Option<T>, D::Error> {
     let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else {
         return Ok(None);
     };
@@ -51,9 +56,73 @@ fn short_json<'de, D: Deserializer<'de>>(
         let problem = format!("a part of {len} bytes: at most {MAX_PART_BYTES} are supported");
         return Err(D::Error::custom(problem));
     }
+    let num_values = num_values(text.get());
+    if num_values > MAX_PART_VALUES {
+        let problem =
+            format!("a part of {num_values} values: at most {MAX_PART_VALUES} are supported");
+        return Err(D::Error::custom(problem));
+    }
     serde_json::from_str(text.get())
         .map(Some)
         .map_err(D::Error::custom)
+}
+
+/// How many values a JSON text has, at most: what opens a list or an object, and what parts values, outside of texts.
+fn num_values(json: &str) -> usize {
+    let (mut number, mut in_text, mut is_escaped) = (1, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' | b',' | b':' if !in_text => number += 1,
+            _ => {}
+        }
+    }
+    number
+}
+
+impl<'de> Deserialize<'de> for Model {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ModelVisitor;
+
+        /// A field that isn't read here: the library reads it.
+        struct Other;
+
+        impl<'de> Deserialize<'de> for Other {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                short_json::<D, IgnoredAny>(deserializer).map(|_| Self)
+            }
+        }
+
+        impl<'de> Visitor<'de> for ModelVisitor {
+            type Value = Model;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Model, A::Error> {
+                let mut model = Model::default();
+                while let Some(name) = members.next_key::<String>()? {
+                    match name.as_str() {
+                        "type" => model.model_type = members.next_value()?,
+                        "merges" => model.merges = members.next_value()?,
+                        "vocab" => model.vocab = members.next_value()?,
+                        "continuing_subword_prefix" => {
+                            model.continuing_subword_prefix = members.next_value()?;
+                        }
+                        "end_of_word_suffix" => model.end_of_word_suffix = members.next_value()?,
+                        "dropout" => model.dropout = members.next_value()?,
+                        _ => drop(members.next_value::<Other>()?),
+                    }
+                }
+                Ok(model)
+            }
+        }
+
+        deserializer.deserialize_map(ModelVisitor)
+    }
 }
 
 /// How many items a list has, or members an object.

@@ -250,6 +250,26 @@ fn merges_and_long_parts_are_counted_first() {
 }
 
 #[test]
+fn parts_of_many_values_are_refused_wherever_they_stand() {
+    let nest: Value = serde_json::from_str(&("[".repeat(90) + &"]".repeat(90))).unwrap();
+    let nests = Value::from(vec![nest; 100]);
+    let model = json!({"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "bc": 3}, "merges": [["b", "c"]], "x": nests});
+    for (field, value) in [
+        ("model", model),
+        ("pre_tokenizer", json!({"type": "ByteLevel", "x": nests})),
+        ("post_processor", json!({"type": "ByteLevel", "x": nests})),
+        ("decoder", json!({"type": "ByteLevel", "x": nests})),
+        ("normalizer", json!({"type": "NFC", "x": nests})),
+    ] {
+        let said = refusal(field, value);
+        assert!(
+            said.contains("values: at most 8192 are supported"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn far_off_ids_make_no_table() {
     let model = json!({"type": "BPE", "vocab": {"a": 0, "b": 4_000_000_000_u32}, "merges": []});
     assert_eq!(

@@ -149,13 +149,11 @@ fn parse(bytes: &[u8], max_value_bytes: usize) -> Result<(Value, usize), ApiErro
 
 /// The field of a body that may constrain its answers.
 fn constraint_of(body: &Value) -> Option<&'static str> {
-    const FIELDS: [&str; 15] = [
+    const FIELDS: [&str; 14] = [
         "structured_outputs",
         "response_format",
         "tools",
         "functions",
-        "text",
-        "output_config",
         "output_format",
         "json_schema",
         "grammar",
@@ -165,21 +163,20 @@ fn constraint_of(body: &Value) -> Option<&'static str> {
         "guided_regex",
         "guided_choice",
         "guided_grammar",
+        "format",
     ];
-    let is_given =
-        |body: &Value, field: &str| body.get(field).is_some_and(|given| !given.is_null());
+    /// Objects that may have one of these in them: of Responses, of Messages, of `/inference/v1/generate`.
+    const WITHIN: [&str; 3] = ["text", "output_config", "sampling_params"];
     let calls_none = body
         .get("tool_choice")
         .is_some_and(|choice| choice == "none");
-    let constrains = |field: &&str| is_given(body, field) && (*field != "tools" || !calls_none);
-    let mut given = FIELDS.into_iter().filter(constrains);
-    // Of `/inference/v1/generate`.
-    let within = body.get("sampling_params");
-    given.next().or_else(|| {
-        within
-            .is_some_and(|within| is_given(within, FIELDS[0]))
-            .then_some(FIELDS[0])
-    })
+    let constrains = |object: &Value, field: &str| {
+        let is_free = |given: &Value| given.is_null() || given["type"] == "text";
+        object.get(field).is_some_and(|given| !is_free(given)) && (field != "tools" || !calls_none)
+    };
+    let within = WITHIN.iter().filter_map(|name| body.get(name));
+    let mut objects = std::iter::once(body).chain(within);
+    objects.find_map(|object| FIELDS.into_iter().find(|field| constrains(object, field)))
 }
 
 /// What is wrong with a text; a number or a character that can't be held is its field's fault.
@@ -260,10 +257,29 @@ mod tests {
         assert!(parse(alone.as_bytes(), usize::MAX).is_ok());
         let beside = format!("{{\"chat_template_kwargs\": {values}, \"tools\": []}}");
         let said = problem(beside.as_bytes());
-        assert!(
-            said.contains("take 21 MiB of memory, and 10 MiB are left beside `tools`"),
-            "{said}"
-        );
+        let words = "take 21 MiB of memory, and 11 MiB are left beside `tools`";
+        assert!(said.contains(words), "{said}");
+        let is_refused = |more: &str| {
+            let body = format!("{{\"chat_template_kwargs\": {values}, {more}}}");
+            parse(body.as_bytes(), usize::MAX).is_err()
+        };
+        for more in [
+            r#""text": {"format": {"type": "json_schema"}}"#,
+            r#""sampling_params": {"structured_outputs": {"regex": "a"}}"#,
+            r#""output_config": {"format": {}}"#,
+            r#""guided_json_object": true"#,
+        ] {
+            assert!(is_refused(more), "{more}");
+        }
+        for more in [
+            r#""text": {"format": {"type": "text"}}"#,
+            r#""text": "a""#,
+            r#""response_format": {"type": "text"}"#,
+            r#""output_config": {"effort": "low"}"#,
+            r#""tools": [1], "tool_choice": "none""#,
+        ] {
+            assert!(!is_refused(more), "{more}");
+        }
     }
 
     #[test]
