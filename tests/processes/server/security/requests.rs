@@ -384,6 +384,48 @@ fn values_beside_a_dear_constraint_take_their_share() {
     }
 }
 
+/// So had texts that are tokenized to be cut, what a template makes, and the arguments of earlier calls.
+#[test]
+fn texts_beside_a_dear_constraint_take_their_share() {
+    let words = "a ".repeat(65_000);
+    let template =
+        "{% set x %}{% for i in range(15) %}{{ 'abcdefghij' * 100000 }}{% endfor %}{% endset %}Hi";
+    let arguments = format!("{{\"a\": [{}[0]]}}", "[0],".repeat(25_000));
+    let call =
+        json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}});
+    let user = json!({"role": "user", "content": "Hi"});
+    for (path, body) in [
+        (
+            "/v1/completions",
+            json!({"prompt": words, "truncate_prompt_tokens": 10}),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": [user], "chat_template": template}),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": [user, {"role": "assistant", "tool_calls": [call]}, user], "truncate_prompt_tokens": 10}),
+        ),
+    ] {
+        for properties in [200, 1000] {
+            let server = server(&["--trust-request-chat-template"]);
+            let mut body = body.clone();
+            body["max_tokens"] = json!(1900);
+            body["structured_outputs"] =
+                json!({"json": {"type": "object", "minProperties": properties}});
+            let sent = body.to_string().len();
+            let peak = Peak::begin(&server);
+            let status = server.post(path, &body).status;
+            assert!(matches!(status, 200 | 400), "{status}");
+            peak.check(
+                &format!("{path}, {sent} bytes beside {properties} properties"),
+                sent,
+            );
+        }
+    }
+}
+
 /// Questions were copied for their prompts, their options' tokens kept one by one, and all of an answer was made as
 /// values before any of it was written.
 #[test]
