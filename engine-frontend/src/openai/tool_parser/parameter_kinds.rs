@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::validator::may_be_valid;
@@ -19,6 +20,8 @@ pub(in crate::openai) struct ParameterKinds {
     named: Arc<HashMap<String, ParameterKind>>,
     /// Of those that the schema doesn't name.
     other: ParameterKind,
+    /// True if other schemas say something of the whole object, so that a member is valid or not beside the others.
+    is_whole: bool,
 }
 
 /// What a parameter may be.
@@ -32,6 +35,8 @@ pub(super) struct ParameterKind {
     /// True if a schema says more of a string than that it is one: white space around it is no part of it then, as the
     /// grammar has it free.
     is_restricted: bool,
+    /// True if something may be said of it where its own schema isn't: white space is a part of a string if it may be.
+    is_said_elsewhere: bool,
     min_chars: u64,
 }
 
@@ -52,6 +57,7 @@ impl Default for ParameterKind {
             others: OTHER_TYPES.map(str::to_owned).into(),
             listed: None,
             is_restricted: false,
+            is_said_elsewhere: false,
             min_chars: 0,
         }
     }
@@ -63,32 +69,35 @@ impl ParameterKinds {
     pub(in crate::openai) fn new(schema: Value) -> Self {
         let schema = Arc::new(schema);
         let (object, _) = resolved(&schema, &schema);
-        // What stands beside the properties may say more of any member.
         let is_whole = APPLICATORS
             .iter()
             .any(|keyword| object.get(keyword).is_some());
+        let is_said_elsewhere = is_whole || object.get("patternProperties").is_some();
         let properties = object.get("properties").and_then(Value::as_object);
         let mut left = MAX_SCHEMAS;
         let named = properties.into_iter().flatten();
         let named = named.map(|(name, of)| {
             let mut kind = ParameterKind::new(of, &schema, 0, &mut left);
-            kind.is_restricted |= is_whole;
+            kind.is_said_elsewhere = is_said_elsewhere;
             (name.clone(), kind)
         });
         let named = named.collect();
         let other = match object.get("additionalProperties") {
-            // The name may be one that these are about.
-            _ if is_whole || object.get("patternProperties").is_some() => {
-                ParameterKind::restricted()
-            }
+            _ if is_said_elsewhere => ParameterKind::said_elsewhere(),
             Some(of) => ParameterKind::new(of, &schema, 0, &mut left),
             None => ParameterKind::default(),
         };
         Self {
             named: Arc::new(named),
             other,
+            is_whole,
             schema,
         }
+    }
+
+    /// True if a member is valid or not beside those before it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// The kind of a parameter.
@@ -99,31 +108,34 @@ impl ParameterKinds {
 
 impl ParameterKinds {
     /// The JSON text of a value that is told whole, which is written like this; `on_own_lines` says whether a line
-    /// end before and after a string belongs to the tags.
+    /// end before and after a string belongs to the tags. `told` is the arguments' JSON up to the value, where members are
+    /// valid or not beside others.
     pub(super) fn json(
         &self,
         name: &str,
         kind: &ParameterKind,
         written: &str,
         on_own_lines: bool,
+        told: &str,
     ) -> String {
         let readings = kind.readings(written, on_own_lines);
         let mut valid = readings.iter();
         // What is the only reading needs no proof.
         let found = match readings.len() {
             1 => readings.first(),
-            _ => valid.find(|json| self.may_be_valid(name, json)),
+            _ => valid.find(|json| self.may_be_valid(name, json, told)),
         };
         found.or(readings.last()).cloned().unwrap_or_default()
     }
 
     /// False if a JSON text is known not to be valid for a parameter.
-    fn may_be_valid(&self, name: &str, json: &str) -> bool {
+    fn may_be_valid(&self, name: &str, json: &str, told: &str) -> bool {
+        let object = match self.is_whole {
+            true => format!("{told}{json}}}"),
+            false => format!("{{{}:{json}}}", Value::from(name)),
+        };
         // White space in JSON is free in tags, and the validator has it as it is usually printed.
-        let value = serde_json::from_str::<Value>(json);
-        let compact = value.map_or_else(|_| json.to_owned(), |value| value.to_string());
-        let member = format!("{{{}:{compact}}}", Value::from(name));
-        may_be_valid(&self.schema_of(name).to_string(), &member)
+        may_be_valid(&self.schema_of(name).to_string(), &compact(&object))
     }
 
     /// The schema of an object with one of these parameters alone: the smallest part of the whole that says it.
@@ -150,6 +162,21 @@ impl ParameterKinds {
         drop_requirements(&mut schema, 0);
         schema
     }
+}
+
+/// A JSON text without white space.
+fn compact(json: &str) -> String {
+    let (mut in_text, mut is_escaped) = (false, false);
+    let kept = json.chars().filter(|c| {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = in_text,
+            '"' => in_text = !in_text,
+            _ => {}
+        }
+        in_text || !c.is_ascii_whitespace()
+    });
+    kept.collect()
 }
 
 /// Keywords of an object's schema by which other schemas say something of its members.
@@ -224,7 +251,9 @@ fn drop_requirements(schema: &mut Value, depth: usize) {
 
 /// True if a schema says more of a string than its type and what it may equal.
 fn restricts_strings(schema: &Value) -> bool {
-    const KEYWORDS: [&str; 7] = [
+    const KEYWORDS: [&str; 9] = [
+        "enum",
+        "const",
         "minLength",
         "maxLength",
         "pattern",
@@ -253,10 +282,10 @@ fn resolved<'a>(mut schema: &'a Value, root: &'a Value) -> (&'a Value, bool) {
 
 impl ParameterKind {
     fn new(schema: &Value, root: &Value, depth: usize, left: &mut usize) -> Self {
-        let mut kind = Self::default();
         if *left == 0 {
-            return kind;
+            return Self::said_elsewhere();
         }
+        let mut kind = Self::default();
         *left -= 1;
         let (schema, has_more) = resolved(schema, root);
         if let Some(branches) = schema.get("anyOf").and_then(Value::as_array)
@@ -292,10 +321,10 @@ impl ParameterKind {
         kind
     }
 
-    /// Anything that a schema says somewhere else.
-    fn restricted() -> Self {
+    /// Anything, which a schema says somewhere else.
+    fn said_elsewhere() -> Self {
         Self {
-            is_restricted: true,
+            is_said_elsewhere: true,
             ..Self::default()
         }
     }
@@ -309,6 +338,7 @@ impl ParameterKind {
             }
         }
         self.is_restricted |= other.is_restricted;
+        self.is_said_elsewhere |= other.is_said_elsewhere;
         self.min_chars = self.min_chars.max(other.min_chars);
         // A list is all that there is only where nothing is beside it.
         self.is_restricted |= self.listed.is_some() || other.listed.is_some();
@@ -324,6 +354,7 @@ impl ParameterKind {
                 others: Vec::new(),
                 listed: None,
                 is_restricted: false,
+                is_said_elsewhere: false,
                 min_chars: 0,
             },
             false => Self {
@@ -336,51 +367,59 @@ impl ParameterKind {
 
     /// True if a value has to be whole before anything of it can be told.
     pub(super) fn is_told_whole(&self) -> bool {
-        self.is_string && (!self.others.is_empty() || self.listed.is_some() || self.is_restricted)
+        let may_be_other = !self.others.is_empty() || self.listed.is_some();
+        self.is_string && (may_be_other || self.is_restricted || self.is_said_elsewhere)
     }
 
     /// The JSON texts that a written value may stand for, the likeliest first.
     fn readings(&self, written: &str, on_own_lines: bool) -> Vec<String> {
         let trimmed = written.trim();
-        let parsed = serde_json::from_str::<Value>(trimmed).ok();
+        let is_json = serde_json::from_str::<&RawValue>(trimmed).is_ok();
         let mut readings = Vec::new();
         let is_listed_text = |listed: &Vec<Value>| listed.iter().all(Value::is_string);
         let may_be_json = !self.listed.as_ref().is_some_and(is_listed_text);
-        if may_be_json && parsed.is_some_and(|value| self.allows(&value)) {
+        if may_be_json && is_json && self.allows(trimmed) {
             readings.push(trimmed.to_owned());
         }
-        if self.is_restricted || self.listed.is_some() {
+        let is_restricted = self.is_restricted || self.listed.is_some();
+        if !is_restricted || self.is_said_elsewhere {
+            let text = match on_own_lines {
+                true => written.strip_prefix('\n').unwrap_or(written),
+                false => written,
+            };
+            let text = match on_own_lines {
+                true => text.strip_suffix('\n').unwrap_or(text),
+                false => text,
+            };
+            readings.push(string(text));
+        }
+        if is_restricted || self.is_said_elsewhere {
             readings.push(string(self.with_min_chars(written)));
             readings.extend(with_less_space_around(written).map(string));
             // Where none is known to be valid.
             readings.push(string(trimmed));
-            return readings;
         }
-        let text = match on_own_lines {
-            true => written.strip_prefix('\n').unwrap_or(written),
-            false => written,
-        };
-        let text = match on_own_lines {
-            true => text.strip_suffix('\n').unwrap_or(text),
-            false => text,
-        };
-        readings.push(string(text));
         readings
     }
 
-    /// True for a value of one of the types beside strings.
-    fn allows(&self, value: &Value) -> bool {
+    /// True for the JSON text of a value of one of the types beside strings.
+    fn allows(&self, json: &str) -> bool {
         let has = |name: &str| self.others.iter().any(|other| other == name);
-        match value {
-            Value::Null => has("null"),
-            Value::Bool(_) => has("boolean"),
-            Value::Number(number) => {
-                let is_whole = || number.as_f64().is_some_and(|number| number.fract() == 0.0);
+        match json.as_bytes().first() {
+            Some(b'n') => has("null"),
+            Some(b't' | b'f') => has("boolean"),
+            Some(b'[') => has("array"),
+            Some(b'{') => has("object"),
+            Some(b'"') | None => false,
+            Some(_) => {
+                let is_whole = || match json.contains(['.', 'e', 'E']) {
+                    true => json
+                        .parse::<f64>()
+                        .is_ok_and(|number| number.fract() == 0.0),
+                    false => true,
+                };
                 has("number") || (has("integer") && is_whole())
             }
-            Value::String(_) => false,
-            Value::Array(_) => has("array"),
-            Value::Object(_) => has("object"),
         }
     }
 

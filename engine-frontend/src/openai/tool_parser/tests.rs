@@ -422,6 +422,11 @@ fn values_of_tags_are_what_the_schema_says() {
             json!({"a": 1}),
         ),
         (
+            &json!({"anyOf": [{"type": "string"}, {"type": "null"}], "enum": ["red", null]}),
+            "  red\n",
+            json!("red"),
+        ),
+        (
             &json!({"type": "string", "enum": ["1", 1]}),
             "1",
             json!("1"),
@@ -472,6 +477,29 @@ fn members_that_branches_name_are_read_by_these() {
 }
 
 #[test]
+fn a_member_is_read_beside_those_before_it() {
+    let union = json!({"type": "object", "oneOf": [
+        {"properties": {"by": {"const": "zip"}, "value": {"type": "string", "pattern": "^[0-9]{5}$"}}, "required": ["by", "value"]},
+        {"properties": {"by": {"const": "id"}, "value": {"type": "integer"}}, "required": ["by", "value"]},
+        {"properties": {"by": {"const": "text"}, "value": {"type": "string"}}, "required": ["by", "value"]},
+    ]});
+    let openings = openings("qwen3_coder", &[("f", union)]);
+    for (by, written, value) in [
+        ("zip", "53422", json!("53422")),
+        ("id", "53422", json!(53422)),
+        ("text", "53422", json!("53422")),
+        ("text", "\n  a\n", json!("  a")),
+    ] {
+        let text = format!(
+            "<tool_call>\n<function=f>\n<parameter=by>\n{by}\n</parameter>\n<parameter=value>{written}</parameter>\n</function>\n\
+             </tool_call>"
+        );
+        let (_, calls) = values(read(&openings, &[&text]));
+        assert_eq!(calls[0].1, json!({"by": by, "value": value}));
+    }
+}
+
+#[test]
 fn patterns_of_names_say_what_a_text_is() {
     let schema = json!({
         "type": "object", "patternProperties": {"^s": {"type": "string"}, "^n": {"type": "integer"}},
@@ -495,6 +523,22 @@ fn what_stands_beside_a_reference_restricts_a_string() {
                 </minimax:tool_call>";
     let (_, calls) = values(read(&openings, &[text]));
     assert_eq!(calls[0].1, json!({"p": "abc"}));
+}
+
+#[test]
+fn patterns_of_names_say_more_of_named_members_and_numbers_have_any_number_of_digits() {
+    let digits = "8".repeat(400);
+    let schema = json!({
+        "type": "object", "properties": {"p": {"type": "string"}, "q": {"anyOf": [{"const": "auto"}, {"type": "integer"}]}},
+        "patternProperties": {"^p": {"maxLength": 3}},
+    });
+    let openings = openings("minimax_m2", &[("f", schema)]);
+    let text = format!(
+        "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"p\">\nabc\n</parameter>\n<parameter name=\"q\">{digits}\
+         </parameter>\n</invoke>\n</minimax:tool_call>"
+    );
+    let (_, calls) = read(&openings, &[&text]);
+    assert_eq!(calls[0].1, format!("{{\"p\": \"abc\", \"q\": {digits}}}"));
 }
 
 #[test]

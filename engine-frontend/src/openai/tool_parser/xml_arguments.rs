@@ -71,6 +71,8 @@ pub(super) struct XmlArguments {
     held: String,
     has_begun: bool,
     has_parameters: bool,
+    /// All that was told, where a member is valid or not beside those before it.
+    told: String,
 }
 
 #[derive(Debug)]
@@ -106,11 +108,21 @@ impl XmlArguments {
             held: String::new(),
             has_begun: false,
             has_parameters: false,
+            told: String::new(),
         }
     }
 
     /// Takes the next character.
     pub(super) fn push(&mut self, c: char, json: &mut String) -> Step {
+        let before = json.len();
+        let step = self.read(c, json);
+        if self.kinds.is_whole() {
+            self.told.push_str(json.get(before..).unwrap_or_default());
+        }
+        step
+    }
+
+    fn read(&mut self, c: char, json: &mut String) -> Step {
         if !mem::replace(&mut self.has_begun, true) {
             json.push('{');
         }
@@ -152,7 +164,8 @@ impl XmlArguments {
             State::Whole(kind) => {
                 if let Some(text) = self.held.strip_suffix(self.style.close) {
                     let on_own_lines = self.style.on_own_lines;
-                    json.push_str(&self.kinds.json(&self.name, kind, text, on_own_lines));
+                    let read = (self.kinds).json(&self.name, kind, text, on_own_lines, &self.told);
+                    json.push_str(&read);
                     self.end_value();
                 }
             }
