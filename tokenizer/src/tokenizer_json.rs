@@ -114,7 +114,9 @@ impl<'de> Deserialize<'de> for Model {
                         }
                         "end_of_word_suffix" => model.end_of_word_suffix = members.next_value()?,
                         "dropout" => model.dropout = members.next_value()?,
-                        _ => drop(members.next_value::<Other>()?),
+                        _ => {
+                            members.next_value::<Other>()?;
+                        }
                     }
                 }
                 Ok(model)

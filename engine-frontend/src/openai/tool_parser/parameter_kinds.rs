@@ -78,7 +78,7 @@ impl ParameterKinds {
         let named = properties.into_iter().flatten();
         let named = named.map(|(name, of)| {
             let mut kind = ParameterKind::new(of, &schema, 0, &mut left);
-            kind.is_said_elsewhere = is_said_elsewhere;
+            kind.is_said_elsewhere |= is_said_elsewhere;
             (name.clone(), kind)
         });
         let named = named.collect();
@@ -119,23 +119,32 @@ impl ParameterKinds {
         told: &str,
     ) -> String {
         let readings = kind.readings(written, on_own_lines);
-        let mut valid = readings.iter();
-        // What is the only reading needs no proof.
+        let valid = |is_last: bool| {
+            let mut readings = readings.iter();
+            readings.find(|json| self.may_be_valid(name, json, told, is_last))
+        };
+        // What is the only reading needs no proof. Where members are valid or not beside others, this one may be the
+        // last that the object needs, or others follow.
         let found = match readings.len() {
             1 => readings.first(),
-            _ => valid.find(|json| self.may_be_valid(name, json, told)),
+            _ if self.is_whole => valid(true).or_else(|| valid(false)),
+            _ => valid(false),
         };
         found.or(readings.last()).cloned().unwrap_or_default()
     }
 
     /// False if a JSON text is known not to be valid for a parameter.
-    fn may_be_valid(&self, name: &str, json: &str, told: &str) -> bool {
+    fn may_be_valid(&self, name: &str, json: &str, told: &str, is_last: bool) -> bool {
         let object = match self.is_whole {
             true => format!("{told}{json}}}"),
             false => format!("{{{}:{json}}}", Value::from(name)),
         };
         // White space in JSON is free in tags, and the validator has it as it is usually printed.
-        may_be_valid(&self.schema_of(name).to_string(), &compact(&object))
+        let schema = match is_last {
+            true => self.schema.to_string(),
+            false => self.schema_of(name).to_string(),
+        };
+        may_be_valid(&schema, &compact(&object))
     }
 
     /// The schema of an object with one of these parameters alone: the smallest part of the whole that says it.
@@ -251,20 +260,16 @@ fn drop_requirements(schema: &mut Value, depth: usize) {
 
 /// True if a schema says more of a string than its type and what it may equal.
 fn restricts_strings(schema: &Value) -> bool {
-    const KEYWORDS: [&str; 9] = [
-        "enum",
-        "const",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "allOf",
-        "oneOf",
-        "not",
-        "if",
-    ];
+    const KEYWORDS: [&str; 5] = ["enum", "const", "minLength", "maxLength", "pattern"];
     let has_keyword = KEYWORDS.iter().any(|keyword| schema.get(keyword).is_some());
     let format = schema.get("format").and_then(Value::as_str);
     has_keyword || format.is_some_and(|format| FORMATS.contains(&format))
+}
+
+/// True if other schemas say something of the same value.
+fn is_combined(schema: &Value) -> bool {
+    const KEYWORDS: [&str; 4] = ["allOf", "oneOf", "not", "if"];
+    KEYWORDS.iter().any(|keyword| schema.get(keyword).is_some())
 }
 
 /// What a schema is that refers to another part of `root`, and whether anything stands beside one of the references.
@@ -274,7 +279,7 @@ fn resolved<'a>(mut schema: &'a Value, root: &'a Value) -> (&'a Value, bool) {
         let reference = schema.get("$ref").and_then(Value::as_str);
         let target = reference.and_then(|reference| root.pointer(reference.strip_prefix('#')?));
         let Some(target) = target else { break };
-        has_more |= schema.as_object().is_some_and(|of| of.len() > 1);
+        has_more |= restricts_strings(schema) || is_combined(schema);
         schema = target;
     }
     (schema, has_more)
@@ -296,7 +301,8 @@ impl ParameterKind {
             let branches = branches.iter();
             let branches = branches.map(|of| Self::new(of, root, depth + 1, left));
             let mut kind = branches.fold(kind, Self::or);
-            kind.is_restricted |= has_more || restricts_strings(schema);
+            kind.is_restricted |= restricts_strings(schema);
+            kind.is_said_elsewhere |= has_more || is_combined(schema);
             return kind;
         }
         let types: Option<Vec<&str>> = match schema.get("type") {
@@ -317,7 +323,8 @@ impl ParameterKind {
             kind.is_string &= listed.iter().any(Value::is_string);
         }
         kind.min_chars = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
-        kind.is_restricted = has_more || restricts_strings(schema);
+        kind.is_restricted = restricts_strings(schema);
+        kind.is_said_elsewhere = has_more || is_combined(schema);
         kind
     }
 

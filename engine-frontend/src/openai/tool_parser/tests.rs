@@ -500,6 +500,31 @@ fn a_member_is_read_beside_those_before_it() {
 }
 
 #[test]
+fn a_free_string_keeps_its_white_space_and_an_open_branch_takes_no_others_member() {
+    let open = json!({"type": "object", "anyOf": [
+        {"properties": {"name": {"type": "string"}}, "required": ["name"]},
+        {"properties": {"flag": {"type": "string", "enum": ["true", "false"]}}, "required": ["flag"]},
+    ]});
+    let described = json!({"type": "object", "$defs": {"s": {"type": "string"}},
+                           "properties": {"p": {"$ref": "#/$defs/s", "description": "Code."}}});
+    let combined = json!({"type": "object", "properties": {"p": {"allOf": [{"type": "string"}], "description": "Code."}}});
+    let required = json!({"type": "object", "properties": {"p": {"type": "string"}}, "anyOf": [{"required": ["p"]}, {"required": ["q"]}]});
+    for (schema, name, written, value) in [
+        (open, "flag", "false", "false"),
+        (described, "p", "\n  a\n\n", "\n  a\n\n"),
+        (combined, "p", "\n  a\n\n", "\n  a\n\n"),
+        (required, "p", "\n  a\n\n", "\n  a\n\n"),
+    ] {
+        let openings = openings("glm47", &[("f", schema.clone())]);
+        let text = format!(
+            "<tool_call>f<arg_key>{name}</arg_key><arg_value>{written}</arg_value></tool_call>"
+        );
+        let (_, calls) = values(read(&openings, &[&text]));
+        assert_eq!(calls[0].1, json!({name: value}), "{schema}");
+    }
+}
+
+#[test]
 fn patterns_of_names_say_what_a_text_is() {
     let schema = json!({
         "type": "object", "patternProperties": {"^s": {"type": "string"}, "^n": {"type": "integer"}},
