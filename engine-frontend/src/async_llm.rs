@@ -162,6 +162,7 @@ impl AsyncLLM {
         self.run_aside(num_bytes, start).await?
     }
 
+    /// Refuses requests for text where the model makes vectors or scores.
     fn check_runner(&self, requests: &[GenerateRequest]) -> Result<(), ValidationError> {
         match requests.iter().all(GenerateRequest::is_prompt_only) {
             true => Ok(()),

@@ -187,8 +187,8 @@ impl InputProcessor {
             let (piece, behind) = self.first_piece(text);
             behind.is_empty() || self.is_cut(text, piece.len())
         };
-        let is_whole = num_bytes <= PIECE || !texts.iter().all(can_be_cut);
-        if is_whole && num_bytes <= SHORT_WHOLE_TEXT {
+        let is_short = num_bytes <= SHORT_WHOLE_TEXT;
+        if num_bytes <= PIECE || (is_short && !texts.iter().all(can_be_cut)) {
             self.check_normalized(texts, max_whole_bytes, cancel)?;
             return Ok(None);
         }

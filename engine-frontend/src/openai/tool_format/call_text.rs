@@ -7,7 +7,7 @@ pub(super) const NAME: &str = "{name}";
 /// Stands for the arguments.
 const ARGUMENTS: &str = "{arguments}";
 
-/// What a call is told from others by, behind its name.
+/// An identifier of a call, which stands behind the name of its function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::openai) enum CallNumber {
     /// Its number, in digits.
@@ -27,7 +27,7 @@ impl CallNumber {
         }
     }
 
-    /// What it is made of.
+    /// The characters of such an identifier, for error messages.
     fn signs(self) -> &'static str {
         match self {
             Self::Index => "digits",

@@ -119,32 +119,31 @@ impl ParameterKinds {
         told: &str,
     ) -> String {
         let readings = kind.readings(written, on_own_lines);
-        let valid = |is_last: bool| {
+        let valid_under = |schema: &Value| {
+            let schema = schema.to_string();
             let mut readings = readings.iter();
-            readings.find(|json| self.may_be_valid(name, json, told, is_last))
+            readings.find(|json| may_be_valid(&schema, &self.object_with(name, json, told)))
         };
-        // What is the only reading needs no proof. Where members are valid or not beside others, this one may be the
-        // last that the object needs, or others follow.
+        // The only reading needs no proof. Where members are valid or not beside others, this one may be the last that
+        // the object needs, or others follow.
         let found = match readings.len() {
             1 => readings.first(),
-            _ if self.is_whole => valid(true).or_else(|| valid(false)),
-            _ => valid(false),
+            _ if self.is_whole => {
+                valid_under(&self.schema).or_else(|| valid_under(&self.schema_of(name)))
+            }
+            _ => valid_under(&self.schema_of(name)),
         };
         found.or(readings.last()).cloned().unwrap_or_default()
     }
 
-    /// False if a JSON text is known not to be valid for a parameter.
-    fn may_be_valid(&self, name: &str, json: &str, told: &str, is_last: bool) -> bool {
+    /// The arguments up to a member and with it, or an object with it alone where others make no difference. It has no
+    /// white space: in tags that is free in JSON, and the validator has it as it is usually printed.
+    fn object_with(&self, name: &str, json: &str, told: &str) -> String {
         let object = match self.is_whole {
             true => format!("{told}{json}}}"),
             false => format!("{{{}:{json}}}", Value::from(name)),
         };
-        // White space in JSON is free in tags, and the validator has it as it is usually printed.
-        let schema = match is_last {
-            true => self.schema.to_string(),
-            false => self.schema_of(name).to_string(),
-        };
-        may_be_valid(&schema, &compact(&object))
+        compact(&object)
     }
 
     /// The schema of an object with one of these parameters alone: the smallest part of the whole that says it.
@@ -272,7 +271,7 @@ fn is_combined(schema: &Value) -> bool {
     KEYWORDS.iter().any(|keyword| schema.get(keyword).is_some())
 }
 
-/// What a schema is that refers to another part of `root`, and whether anything stands beside one of the references.
+/// Follows a schema's references within `root`. True in the second place if keywords beside one of them restrict a value.
 fn resolved<'a>(mut schema: &'a Value, root: &'a Value) -> (&'a Value, bool) {
     let mut has_more = false;
     for _ in 0..MAX_DEPTH {
