@@ -44,6 +44,7 @@ mod client_turns;
 mod data_parallel;
 mod error;
 mod fetch_model;
+mod freed_memory;
 mod input_processor;
 mod json_problem;
 mod kv_events;

@@ -213,8 +213,8 @@ impl Tokenizer {
     }
 
     /// Whether a text is always encoded as its two parts are, one by one, where it is cut between these
-    /// two bytes. So where a word ends, of most byte-level tokenizers; false where that is not known.
-    pub fn encodes_apart(&self, before: u8, after: u8) -> bool {
+    /// two characters. So where a word ends, of most byte-level tokenizers; false where that is not known.
+    pub fn encodes_apart(&self, before: char, after: char) -> bool {
         self.word_ends.is_between(before, after)
     }
 

@@ -110,7 +110,7 @@ impl TextEncoder {
         let mut next = None;
         for (index, &token_id) in token_ids.iter().enumerate().rev() {
             for &byte in self.tokenizer.token_bytes(token_id).iter().rev() {
-                if next.is_some_and(|next| self.tokenizer.encodes_apart(byte, next)) {
+                if next.is_some_and(|next| self.encodes_apart(byte, next)) {
                     return token_ids.get(index + 1..).filter(|since| !since.is_empty());
                 }
                 next = Some(byte);
@@ -125,9 +125,16 @@ impl TextEncoder {
             .last()
             .and_then(|&token_id| self.tokenizer.token_bytes(token_id).last());
         match (last, text.as_bytes().first()) {
-            (Some(&before), Some(&after)) => self.tokenizer.encodes_apart(before, after),
+            (Some(&before), Some(&after)) => self.encodes_apart(before, after),
             _ => false,
         }
+    }
+
+    /// Whether a word is known to end between two bytes: only such of ASCII are looked at, which are characters.
+    fn encodes_apart(&self, before: u8, after: u8) -> bool {
+        before.is_ascii()
+            && after.is_ascii()
+            && (self.tokenizer).encodes_apart(char::from(before), char::from(after))
     }
 
     /// Some tokens that stand before a text; `None` where they are no whole characters.

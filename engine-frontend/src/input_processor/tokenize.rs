@@ -285,10 +285,11 @@ impl InputProcessor {
 
     /// Whether the tokenizer is known to write both sides of a place in a text apart.
     pub(super) fn is_cut(&self, text: &str, at: usize) -> bool {
-        let bytes = text.as_bytes();
-        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
-        let both = before.zip(bytes.get(at));
-        both.is_some_and(|(&before, &after)| self.tokenizer.encodes_apart(before, after))
+        let Some((before, after)) = text.split_at_checked(at) else {
+            return false;
+        };
+        let both = before.chars().next_back().zip(after.chars().next());
+        both.is_some_and(|(before, after)| self.tokenizer.encodes_apart(before, after))
     }
 
     /// A text's first [`PIECE`] or a bit less, cut where the tokenizer is known to write both sides apart; or more, up to

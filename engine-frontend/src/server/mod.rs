@@ -29,7 +29,6 @@ mod decisions;
 mod docs_page;
 mod early_refusal;
 mod error;
-mod freed_memory;
 mod handlers;
 mod held_json;
 mod listener;

@@ -5,13 +5,16 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::error::ApiError;
-use super::freed_memory::give_memory_back;
 use super::memory::Share;
 use crate::client_turns::ClientTurns;
 use crate::error::{ValidationError, cut_short};
+use crate::freed_memory::give_memory_back;
 use crate::json_problem::json_problem;
 use crate::tokenizer_threads::{LARGE, LONG};
 use crate::unique_json::{self, UniqueJsonError};
+
+/// Bytes of a body's values from which on what was freed of them is given back to the system at once.
+const MANY_VALUE_BYTES: usize = 2 << 20;
 
 /// Makes requests of bodies. All but short ones are parsed away from the threads that serve streams, two at a time and one
 /// of a client's, and two more of large ones: what a body's values take is known, and counted, when they are made.
@@ -47,13 +50,16 @@ impl BodyParser {
             // Beside these stands what is made of them, for which the bytes' share is kept.
             share.body_bytes = bytes_len as u64;
             take_memory(&mut share, value_bytes)?;
-            Ok((read(value)?, share))
+            let made = read(value);
+            if bytes_len > LARGE || value_bytes > MANY_VALUE_BYTES {
+                give_memory_back();
+            }
+            Ok((made?, share))
         };
         if bytes.len() <= LONG {
             return read(bytes, share);
         }
-        let is_large = bytes.len() > LARGE;
-        let turns = match is_large {
+        let turns = match bytes.len() > LARGE {
             true => &self.for_large,
             false => &self.for_medium,
         };
@@ -61,11 +67,7 @@ impl BodyParser {
         let parsed = spawn_blocking(move || {
             // Given back by the thread, as the share is: its future may be dropped before.
             let _turn = turn;
-            let parsed = read(bytes, share);
-            if is_large {
-                give_memory_back();
-            }
-            parsed
+            read(bytes, share)
         });
         parsed.await.unwrap_or_else(|error| {
             tracing::error!("a request's body could not be parsed: {error}");

@@ -15,13 +15,13 @@ use super::args::{LogFormat, ServeArgs, ServerArgs};
 use super::audit_log::AuditLog;
 use super::connections::{Connections, Limits};
 use super::error::ServeError;
-use super::freed_memory::keep_little_freed_memory;
 use super::listener::Listener;
 use super::router::{management_router, router};
 use super::state::AppState;
 use crate::arg_utils::EngineArgs;
 use crate::async_llm::AsyncLLM;
 use crate::data_parallel::DataParallelClient;
+use crate::freed_memory::keep_little_freed_memory;
 use crate::metrics::{LoggingStatLogger, PrometheusStatLogger, StatLogger};
 use crate::openai::{ChatSettings, OpenAIServing};
 #[cfg(feature = "opentelemetry")]

@@ -2,7 +2,7 @@
 
 /// Has the allocator keep 1 MiB at the end of each thread's part at most, and map what is large by itself. Left alone it
 /// keeps up to 64 MiB at each end once something large was freed: 200 MiB after two thousand large requests.
-pub(super) fn keep_little_freed_memory() {
+pub(crate) fn keep_little_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: each call takes two numbers, and may be made from any thread at any time.
     unsafe {
@@ -13,7 +13,7 @@ pub(super) fn keep_little_freed_memory() {
 
 /// Returns what lies free between other things to the system: the allocator would keep a large body's for each thread
 /// that ever parsed one.
-pub(super) fn give_memory_back() {
+pub(crate) fn give_memory_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes a number only, and may be called from any thread at any time.
     unsafe {
