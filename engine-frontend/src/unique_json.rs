@@ -29,11 +29,6 @@ pub(crate) enum UniqueJsonError {
 
 /// Bytes of memory that the values of any text may take.
 const FREE_VALUE_BYTES: usize = 32 << 20;
-/// Bytes of memory that values and their texts may take beside a constraint, which takes up to 50 MiB of the 64 in the
-/// engine core.
-const FREE_BYTES_BESIDE_A_CONSTRAINT: usize = 6 << 20;
-/// Bytes of memory that values and their texts may take besides there, per byte of the text.
-const BYTES_PER_BYTE_BESIDE_A_CONSTRAINT: usize = 10;
 /// Bytes of memory that the values of a text may take besides, per byte of it.
 const VALUE_BYTES_PER_BYTE: usize = 6;
 /// Bytes of memory that the values of a text may take at most, however long it is: 1.8 million numbers.
@@ -52,13 +47,6 @@ const MEMBER: usize = 144;
 fn max_value_bytes(len: usize) -> usize {
     let more = len.saturating_mul(VALUE_BYTES_PER_BYTE);
     FREE_VALUE_BYTES.saturating_add(more).min(MAX_VALUE_BYTES)
-}
-
-/// Bytes of memory that the values of a text of `len` bytes may take, their texts counted, where a constraint comes with
-/// them.
-pub(crate) fn max_bytes_beside_a_constraint(len: usize) -> usize {
-    let more = len.saturating_mul(BYTES_PER_BYTE_BESIDE_A_CONSTRAINT);
-    FREE_BYTES_BESIDE_A_CONSTRAINT.saturating_add(more)
 }
 
 /// Members that an object has room for from the first one on.

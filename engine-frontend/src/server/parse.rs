@@ -137,48 +137,7 @@ fn parse(bytes: &[u8], max_value_bytes: usize) -> Result<(Value, usize), ApiErro
              fewer, counted with those in lists and objects, in one request"
         )),
     })?;
-    let most = unique_json::max_bytes_beside_a_constraint(bytes.len());
-    match constraint_of(&value) {
-        Some(field) if taken > most => Err(ApiError::bad_request(format!(
-            "the JSON values of the request's body take {} MiB of memory, and {} MiB are left beside `{field}`: send \
-             fewer, counted with those in lists and objects, in one request",
-            taken.div_ceil(1 << 20),
-            most >> 20
-        ))),
-        _ => Ok((value, taken)),
-    }
-}
-
-/// The field of a body that may constrain its answers.
-fn constraint_of(body: &Value) -> Option<&'static str> {
-    const FIELDS: [&str; 14] = [
-        "structured_outputs",
-        "response_format",
-        "tools",
-        "functions",
-        "output_format",
-        "json_schema",
-        "grammar",
-        "guided_json",
-        "guided_json_object",
-        "guided_whitespace_pattern",
-        "guided_regex",
-        "guided_choice",
-        "guided_grammar",
-        "format",
-    ];
-    /// Objects that may have one of these in them: of Responses, of Messages, of `/inference/v1/generate`.
-    const WITHIN: [&str; 3] = ["text", "output_config", "sampling_params"];
-    let calls_none = body
-        .get("tool_choice")
-        .is_some_and(|choice| choice == "none");
-    let constrains = |object: &Value, field: &str| {
-        let is_free = |given: &Value| given.is_null() || given["type"] == "text";
-        object.get(field).is_some_and(|given| !is_free(given)) && (field != "tools" || !calls_none)
-    };
-    let within = WITHIN.iter().filter_map(|name| body.get(name));
-    let mut objects = std::iter::once(body).chain(within);
-    objects.find_map(|object| FIELDS.into_iter().find(|field| constrains(object, field)))
+    Ok((value, taken))
 }
 
 /// What is wrong with a text; a number or a character that can't be held is its field's fault.
@@ -250,38 +209,6 @@ mod tests {
         assert!(problem(deep.as_bytes()).contains("nested deeper than 128 at column"));
         let many = format!("[{}0]", "[{}],".repeat(400_000));
         assert!(problem(many.as_bytes()).contains("more than 43 MiB of memory"));
-    }
-
-    #[test]
-    fn a_constraint_leaves_fewer_values_beside_it() {
-        let values = format!("[{}0]", "0,".repeat(300_000));
-        let alone = format!("{{\"chat_template_kwargs\": {values}, \"tools\": null}}");
-        assert!(parse(alone.as_bytes(), usize::MAX).is_ok());
-        let beside = format!("{{\"chat_template_kwargs\": {values}, \"tools\": []}}");
-        let said = problem(beside.as_bytes());
-        let words = "take 21 MiB of memory, and 11 MiB are left beside `tools`";
-        assert!(said.contains(words), "{said}");
-        let is_refused = |more: &str| {
-            let body = format!("{{\"chat_template_kwargs\": {values}, {more}}}");
-            parse(body.as_bytes(), usize::MAX).is_err()
-        };
-        for more in [
-            r#""text": {"format": {"type": "json_schema"}}"#,
-            r#""sampling_params": {"structured_outputs": {"regex": "a"}}"#,
-            r#""output_config": {"format": {}}"#,
-            r#""guided_json_object": true"#,
-        ] {
-            assert!(is_refused(more), "{more}");
-        }
-        for more in [
-            r#""text": {"format": {"type": "text"}}"#,
-            r#""text": "a""#,
-            r#""response_format": {"type": "text"}"#,
-            r#""output_config": {"effort": "low"}"#,
-            r#""tools": [1], "tool_choice": "none""#,
-        ] {
-            assert!(!is_refused(more), "{more}");
-        }
     }
 
     #[test]

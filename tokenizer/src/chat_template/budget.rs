@@ -24,10 +24,9 @@ use super::namespace::Namespace;
 /// Most bytes of one text, and of one list's items.
 pub(super) const MAX_VALUE_BYTES: u64 = 64 << 20;
 /// Bytes of values that a rendering may hold, and bytes of text that it may write, beside what follows from the
-/// request's size. Of the 64 MiB and 16 bytes per byte of JSON that a request may take, these are what a constraint, which
-/// takes up to 50 MiB in the engine core, leaves of the 64, and ten of the 16; the rest is for the variables, which are many
-/// times as large as their JSON in the worst case.
-const BASE_BYTES: u64 = 4 << 20;
+/// request's size. Of the 64 MiB and 16 bytes per byte of JSON that a request may take, these are half, and ten of the 16;
+/// the rest is for the variables, which are many times as large as their JSON in the worst case.
+const BASE_BYTES: u64 = 16 << 20;
 /// Bytes of values at a time, per byte of the request's JSON: a template prints what it was given, perhaps
 /// in JSON and indented, from some pieces that it keeps.
 const LIVE_PER_INPUT_BYTE: u64 = 4;

@@ -20,7 +20,7 @@ const ROLES: [&str; 6] = [
 ];
 
 /// Bytes of memory that the values in the arguments of all calls of a conversation may take.
-const FREE_ARGUMENT_BYTES: usize = 6 << 20;
+const FREE_ARGUMENT_BYTES: usize = 12 << 20;
 /// The same besides, per byte of the arguments' text.
 const ARGUMENT_BYTES_PER_BYTE: usize = 4;
 

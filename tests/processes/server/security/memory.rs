@@ -2,6 +2,10 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::server::support::{Server, children};
 
@@ -68,15 +72,56 @@ impl Peak {
 
     /// Fails where a request of so many bytes took more than it may.
     pub(super) fn check(&self, what: &str, sent: usize) {
-        let (bytes, allowed) = (self.bytes(), allowance(sent));
-        let mut message = String::new();
-        let _ = write!(
-            message,
-            "{what}: {} MiB for {sent} bytes, more than {} MiB",
-            bytes / MIB,
-            allowed / MIB
-        );
-        assert!(bytes <= allowed, "{message}");
+        check(self.bytes(), what, sent);
+    }
+}
+
+/// Fails where a request of so many bytes took more than it may.
+fn check(bytes: u64, what: &str, sent: usize) {
+    let allowed = allowance(sent);
+    let mut message = String::new();
+    let _ = write!(
+        message,
+        "{what}: {} MiB for {sent} bytes, more than {} MiB",
+        bytes / MIB,
+        allowed / MIB
+    );
+    assert!(bytes <= allowed, "{message}");
+}
+
+/// What a frontend and its core have at one moment, over the beginning, where both peaks come one after the other: the
+/// most of what was seen, many times a second.
+pub(super) struct AtOnce {
+    is_done: Arc<AtomicBool>,
+    most: JoinHandle<u64>,
+}
+
+impl AtOnce {
+    /// Looks at both processes from here on.
+    pub(super) fn begin(server: &Server) -> Self {
+        let processes = Peak::processes(server);
+        let now = move || {
+            let sizes = processes.iter().map(|id| status_field(*id, "VmRSS"));
+            sizes.sum::<Option<u64>>()
+        };
+        let before = now().expect("both processes run");
+        let is_done = Arc::new(AtomicBool::new(false));
+        let ends = is_done.clone();
+        let most = thread::spawn(move || {
+            let mut most = before;
+            while !ends.load(Ordering::Relaxed) {
+                most = most.max(now().expect("both processes run"));
+                thread::sleep(Duration::from_millis(1));
+            }
+            most - before
+        });
+        Self { is_done, most }
+    }
+
+    /// Fails where a request of so many bytes took more than it may.
+    pub(super) fn check(self, what: &str, sent: usize) {
+        self.is_done.store(true, Ordering::Relaxed);
+        check(self.most.join().unwrap(), what, sent);
     }
 }
 
