@@ -11,9 +11,16 @@ pub(crate) fn keep_little_freed_memory() {
     }
 }
 
-/// Returns what lies free between other things to the system: the allocator would keep a large body's for each thread
-/// that ever parsed one.
-pub(crate) fn give_memory_back() {
+/// Bytes of input of which no more than 10 MiB are made on the way.
+const LITTLE: usize = 32 << 10;
+
+/// Returns what lies free between other things to the system, after work on so many bytes of input: the allocator would
+/// keep that of each thread that ever did such work, and what a constraint takes in the engine core would come on top.
+/// It takes a millisecond, so after little work nothing is done.
+pub(crate) fn give_memory_back(num_bytes: usize) {
+    if num_bytes <= LITTLE {
+        return;
+    }
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes a number only, and may be called from any thread at any time.
     unsafe {

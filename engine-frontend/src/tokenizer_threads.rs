@@ -9,6 +9,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use crate::cancel_on_drop::CancelOnDrop;
 use crate::client_turns::ClientTurns;
+use crate::freed_memory::give_memory_back;
 
 /// Most threads that tokenize. Each of them keeps a cache of the words that it has seen, so their
 /// number bounds the memory.
@@ -95,7 +96,9 @@ impl TokenizerThreads {
         spawn_blocking(move || {
             // Given back by the thread: its future may be dropped before.
             let _turns = (long, turn);
-            work(&flag)
+            let done = work(&flag);
+            give_memory_back(bytes);
+            done
         })
         .await
     }

@@ -5,7 +5,6 @@ use tokenizer::Tokenizer;
 
 use super::{AsyncLLM, internal_error};
 use crate::error::{GenerateError, ValidationError};
-use crate::freed_memory::give_memory_back;
 use crate::input_processor::{GenerateRequest, InputProcessor, ProcessedInputs, Prompt};
 use crate::tokenizer_threads::LONG;
 
@@ -49,12 +48,7 @@ impl AsyncLLM {
         }
         let process = move |cancel: &CancelFlag| {
             let process = |request| processor.process_like(&mut verified, request, cancel);
-            let processed = requests.into_iter().map(process).collect();
-            // It would stand beside what the constraint takes in the core.
-            if has_constraint && num_bytes > LONG {
-                give_memory_back();
-            }
-            processed
+            requests.into_iter().map(process).collect()
         };
         let processed: Result<_, ValidationError> = self.run_aside(num_bytes, process).await?;
         Ok(processed?)

@@ -13,9 +13,6 @@ use crate::json_problem::json_problem;
 use crate::tokenizer_threads::{LARGE, LONG};
 use crate::unique_json::{self, UniqueJsonError};
 
-/// Bytes of a body's values from which on what was freed of them is given back to the system at once.
-const MANY_VALUE_BYTES: usize = 2 << 20;
-
 /// Makes requests of bodies. All but short ones are parsed away from the threads that serve streams, two at a time and one
 /// of a client's, and two more of large ones: what a body's values take is known, and counted, when they are made.
 #[derive(Debug, Clone)]
@@ -50,11 +47,7 @@ impl BodyParser {
             // Beside these stands what is made of them, for which the bytes' share is kept.
             share.body_bytes = bytes_len as u64;
             take_memory(&mut share, value_bytes)?;
-            let made = read(value);
-            if bytes_len > LARGE || value_bytes > MANY_VALUE_BYTES {
-                give_memory_back();
-            }
-            Ok((made?, share))
+            Ok((read(value)?, share))
         };
         if bytes.len() <= LONG {
             return read(bytes, share);
@@ -67,7 +60,10 @@ impl BodyParser {
         let parsed = spawn_blocking(move || {
             // Given back by the thread, as the share is: its future may be dropped before.
             let _turn = turn;
-            read(bytes, share)
+            let num_bytes = bytes.len();
+            let parsed = read(bytes, share);
+            give_memory_back(num_bytes);
+            parsed
         });
         parsed.await.unwrap_or_else(|error| {
             tracing::error!("a request's body could not be parsed: {error}");
@@ -123,7 +119,7 @@ fn parse(bytes: &[u8], max_value_bytes: usize) -> Result<(Value, usize), ApiErro
         )));
     }
     let read = unique_json::from_slice_within(bytes, max_value_bytes);
-    let (value, taken) = read.map_err(|error| match error {
+    read.map_err(|error| match error {
         UniqueJsonError::Syntax { error, key } => syntax_error(&error, key),
         UniqueJsonError::DuplicateKey { key, line } => {
             let key = cut_short(&key);
@@ -136,8 +132,7 @@ fn parse(bytes: &[u8], max_value_bytes: usize) -> Result<(Value, usize), ApiErro
             "the JSON values of the request's body would take more than {mebibytes} MiB of memory: send \
              fewer, counted with those in lists and objects, in one request"
         )),
-    })?;
-    Ok((value, taken))
+    })
 }
 
 /// What is wrong with a text; a number or a character that can't be held is its field's fault.

@@ -176,7 +176,7 @@ impl OpenAIServing {
         let Prompt::Chat(chat) = prompt else {
             return Ok(());
         };
-        if *choice == ToolChoice::None && self.chat.exclude_tools_when_tool_choice_none {
+        if !self.shows_tools(choice) {
             chat.tools = None;
         }
         if let Some(template) = &chat.chat_template
@@ -196,6 +196,11 @@ impl OpenAIServing {
             kwargs.insert_missing(name, || value.clone());
         }
         reasoning_effort::switch_thinking(kwargs, reads_effort)
+    }
+
+    /// Whether the template sees the tools of a request with this choice.
+    fn shows_tools(&self, choice: &ToolChoice) -> bool {
+        *choice != ToolChoice::None || !self.chat.exclude_tools_when_tool_choice_none
     }
 
     /// True if the template of a conversation reads `reasoning_effort`.
@@ -238,7 +243,10 @@ impl OpenAIServing {
         let (id, defaults) = (id.to_owned(), self.default_sampling_params);
         let format = self.tool_call_format();
         let size = request.num_bytes();
+        let shows_tools = self.shows_tools(&request.tool_choice);
         let take = move |_: &CancelFlag| {
+            // They may be large, which takes long to drop.
+            request.tools = request.tools.filter(|_| shows_tools);
             let taken = request.take_generate_request(&id, &defaults, format);
             (request, taken)
         };
