@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::HubError;
-use crate::files::{CONFIG, INDEX, TOKENIZER, all_parts, gguf_file, weight_files};
+use crate::files::{CONFIG, INDEX, TOKENIZER, WEIGHTS, all_parts, gguf_file, weight_files};
 use crate::limits::LARGEST_JSON;
 use crate::listing::{RemoteFile, is_commit};
 use crate::name::{HubName, is_gguf};
@@ -179,11 +179,28 @@ fn needed_of_a_folder(snapshot: &Path) -> Result<Vec<String>, String> {
     let mut needed = vec![CONFIG.to_owned(), TOKENIZER.to_owned()];
     needed.extend(match read_index(snapshot) {
         Ok(index) => {
-            weight_files(index.as_deref()).map_err(|why| format!("a sound {INDEX} ({why})"))?
+            let files = match index {
+                Some(_) => Vec::new(),
+                None => {
+                    file_names(snapshot).map_err(|error| format!("a readable folder ({error})"))?
+                }
+            };
+            let weights = weight_files(index.as_deref(), &files)
+                .map_err(|why| format!("a sound {INDEX} ({why})"))?;
+            match weights.is_empty() {
+                true => vec![WEIGHTS.to_owned()],
+                false => weights,
+            }
         }
         Err(error) => return Err(format!("a readable {INDEX} ({error})")),
     });
     Ok(needed)
+}
+
+/// The names of a folder's files.
+fn file_names(folder: &Path) -> io::Result<Vec<String>> {
+    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+    names.filter_map(Result::transpose).collect()
 }
 
 /// The index of a snapshot's weights. `None` where the weights are one file.
@@ -250,7 +267,6 @@ pub(crate) fn files_below(folder: &Path) -> Vec<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::files::WEIGHTS;
 
     pub(crate) const COMMIT: &str = "0123456789012345678901234567890123456789";
 

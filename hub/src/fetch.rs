@@ -145,7 +145,7 @@ impl Fetching<'_> {
             true => read_index(&snapshot).map_err(at(&index_path))?,
             false => None,
         };
-        let weights = weight_files(index.as_deref()).map_err(|why| HubError::Nonsense {
+        let weights = weight_files(index.as_deref(), files).map_err(|why| HubError::Nonsense {
             url: format!("{INDEX} of {repository}"),
             why,
         })?;

@@ -11,6 +11,9 @@ pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
+/// What PEFT calls an adapter's own files.
+const ADAPTER: &str = "adapter_config.json";
+const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 
 /// The files that Formwork reads beside the weights, where a repository has them.
 const SMALL_FILES: [&str; 14] = [
@@ -37,7 +40,11 @@ const SMALL_FILES: [&str; 14] = [
 /// It is no model that Formwork reads: then nothing is downloaded.
 pub(crate) fn small_files(repository: &str, files: &[String]) -> Result<Vec<String>, HubError> {
     let has = |name: &str| files.iter().any(|file| file == name);
-    let missing = if !has(INDEX) && !has(WEIGHTS) {
+    let missing = if has(ADAPTER) && !has(CONFIG) {
+        Some(
+            "model of its own but an adapter (LoRA), to be merged into its base model by PEFT's merge_and_unload",
+        )
+    } else if !has(INDEX) && unlisted_weights(files).is_empty() {
         Some("weights as *.safetensors")
     } else {
         [CONFIG, TOKENIZER].into_iter().find(|name| !has(name))
@@ -59,13 +66,14 @@ struct Index {
     weight_map: std::collections::HashMap<String, String>,
 }
 
-/// The files of weights: those that the index names, or the only one where there is none.
+/// The files of weights among those that there are: those that the index names, whether they are there or not, or where
+/// there is none `model.safetensors`, or else all others.
 ///
 /// # Errors
 /// Why the index can't be read.
-pub(crate) fn weight_files(index: Option<&[u8]>) -> Result<Vec<String>, String> {
+pub(crate) fn weight_files(index: Option<&[u8]>, files: &[String]) -> Result<Vec<String>, String> {
     let Some(index) = index else {
-        return Ok(vec![WEIGHTS.to_owned()]);
+        return Ok(unlisted_weights(files));
     };
     let index: Index = serde_json::from_slice(index).map_err(|error| error.to_string())?;
     let names: BTreeSet<String> = index.weight_map.into_values().collect();
@@ -75,6 +83,23 @@ pub(crate) fn weight_files(index: Option<&[u8]>) -> Result<Vec<String>, String> 
         Some(name) => Err(format!("{name:?} is no name of a file")),
         None => Ok(names.into_iter().collect()),
     }
+}
+
+/// The files of weights of a repository without an index, all parts of those that are split. What vendors call
+/// `consolidated` is a copy in names of their own.
+fn unlisted_weights(files: &[String]) -> Vec<String> {
+    if files.iter().any(|file| file == WEIGHTS) {
+        return vec![WEIGHTS.to_owned()];
+    }
+    let is_weights = |file: &&String| {
+        file.ends_with(".safetensors")
+            && !file.contains('/')
+            && !file.starts_with("consolidated")
+            && *file != ADAPTER_WEIGHTS
+    };
+    let all = files.iter().filter(is_weights);
+    let all: BTreeSet<String> = all.flat_map(|file| all_parts(file)).collect();
+    all.into_iter().collect()
 }
 
 /// The GGUF file that a name means by its part behind the colon: a path, or a tag such as `Q4_K_M`, which
@@ -195,21 +220,41 @@ mod tests {
                 "config.json generation_config.json tokenizer.json tokenizer_config.json chat_template.jinja"
             )
         );
-        assert_eq!(weight_files(None).unwrap(), ["model.safetensors"]);
+        assert_eq!(weight_files(None, &all).unwrap(), ["model.safetensors"]);
         let index =
             br#"{"metadata": {}, "weight_map": {"a": "m-2.safetensors", "b": "m-1.safetensors",
             "c": "m-2.safetensors"}}"#;
         assert_eq!(
-            weight_files(Some(index)).unwrap(),
+            weight_files(Some(index), &[]).unwrap(),
             files("m-1.safetensors m-2.safetensors")
         );
         let outside = br#"{"weight_map": {"a": "../m.safetensors"}}"#;
         assert!(
-            weight_files(Some(outside))
+            weight_files(Some(outside), &[])
                 .unwrap_err()
                 .contains("../m.safetensors")
         );
-        assert!(weight_files(Some(b"{}")).is_err());
+        assert!(weight_files(Some(b"{}"), &[]).is_err());
+    }
+
+    #[test]
+    fn weights_without_an_index_may_have_any_name() {
+        let of = |names: &str| weight_files(None, &files(names)).unwrap();
+        for (names, wanted) in [
+            (
+                "weights-v2.safetensors adapter_model.safetensors consolidated.00.safetensors onnx/m.safetensors",
+                "weights-v2.safetensors",
+            ),
+            (
+                "model-00002-of-00002.safetensors",
+                "model-00001-of-00002.safetensors model-00002-of-00002.safetensors",
+            ),
+            ("b.safetensors a.safetensors", "a.safetensors b.safetensors"),
+            ("b.safetensors model.safetensors", "model.safetensors"),
+        ] {
+            assert_eq!(of(names), files(wanted));
+        }
+        assert!(of("README.md").is_empty());
     }
 
     #[test]
@@ -223,6 +268,11 @@ mod tests {
             told("README.md n-q4.gguf n-q8.gguf"),
             "o/n has no weights as *.safetensors; its GGUF files are n-q4.gguf, n-q8.gguf: name one, as in \
              o/n:n-q4.gguf"
+        );
+        assert_eq!(
+            told("adapter_config.json adapter_model.safetensors tokenizer.json"),
+            "o/n has no model of its own but an adapter (LoRA), to be merged into its base model by PEFT's \
+             merge_and_unload, so Formwork can't run it"
         );
         assert_eq!(
             told("config.json model.safetensors"),

@@ -1,26 +1,23 @@
 //! The files of a checkpoint: a folder, memory-mapped, or bytes inside the executable; or one GGUF
 //! file.
 
-use std::collections::{HashMap, HashSet};
+mod shards;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use protocol::Quantization;
-use safetensors::tensor::{Metadata, SafeTensors};
-use serde_json::Value;
 use tokenizer::{ModelFileError, open_model_file};
 
 use super::config::HfConfig;
-use super::error::{ModelError, cut};
+use super::error::ModelError;
 use super::gguf::{self, GgufModel, GgufTensors};
 use super::weights::StoredDtype;
+use shards::{Shards, dense_dtype};
 
-const SINGLE_FILE: &str = "model.safetensors";
-const INDEX_FILE: &str = "model.safetensors.index.json";
-
-/// Most files of weights: sixty times the most of a published model. Each is opened, mapped and kept.
-const MAX_SHARDS: usize = 10_000;
+/// What PEFT calls the configuration of an adapter.
+const ADAPTER_CONFIG: &str = "adapter_config.json";
 
 /// Most bytes of a file of JSON beside the weights: twice the largest index of a published model. A
 /// parsed one takes many times its bytes.
@@ -105,7 +102,25 @@ impl CheckpointFiles {
         match self {
             Self::Gguf(model) => gguf::parse(model),
             Self::Folder(_) | Self::Embedded(_) => {
-                let config = self.read("config.json")?;
+                let is_adapter = self.find(ADAPTER_CONFIG)?.is_some();
+                let config = match self.find("config.json")? {
+                    None if is_adapter => {
+                        return Err(ModelError::File {
+                            file: ADAPTER_CONFIG.to_owned(),
+                            problem: "the folder has an adapter (LoRA), which is no model by itself: merge it into its base \
+                                      model, with PEFT by merge_and_unload, and save that with its tokenizer"
+                                .to_owned(),
+                        });
+                    }
+                    None => self.read("config.json")?,
+                    Some(config) => config,
+                };
+                if is_adapter {
+                    tracing::warn!(
+                        "the adapter of {} is not applied: the model is read without it",
+                        ADAPTER_CONFIG
+                    );
+                }
                 HfConfig::parse(json_bytes("config.json", &config)?)
             }
         }
@@ -165,26 +180,10 @@ pub(crate) struct SourceFile<'a> {
     pub(crate) header_len: usize,
 }
 
-/// One safetensors file.
-struct Shard {
-    name: String,
-    bytes: FileBytes,
-    /// Where the tensors' data begins.
-    data_start: usize,
-    metadata: Metadata,
-}
-
 /// All tensors of a checkpoint, by the names that a Hugging Face checkpoint gives them.
 pub(crate) enum Checkpoint {
     Safetensors(Shards),
     Gguf(GgufTensors),
-}
-
-/// All tensors of safetensors files.
-pub(crate) struct Shards {
-    shards: Vec<Shard>,
-    /// Tensor name to index in `shards`.
-    shard_of: HashMap<String, usize>,
 }
 
 /// One tensor as the file has it.
@@ -326,121 +325,6 @@ impl Checkpoint {
     }
 }
 
-/// The number format of dense weights.
-fn dense_dtype(dtype: safetensors::Dtype) -> Option<StoredDtype> {
-    match dtype {
-        safetensors::Dtype::F32 => Some(StoredDtype::F32),
-        safetensors::Dtype::F16 => Some(StoredDtype::F16),
-        safetensors::Dtype::BF16 => Some(StoredDtype::BF16),
-        _ => None,
-    }
-}
-
-impl Shards {
-    /// Maps `model.safetensors`, or the shards that `model.safetensors.index.json` lists, and
-    /// checks their headers.
-    fn open(files: &CheckpointFiles) -> Result<Self, ModelError> {
-        let mut checkpoint = Self {
-            shards: Vec::new(),
-            shard_of: HashMap::new(),
-        };
-        if let Some(index) = files.find(INDEX_FILE)? {
-            for name in shard_names(json_bytes(INDEX_FILE, &index)?)? {
-                checkpoint.add_shard(&name, files.read(&name)?)?;
-            }
-        } else if let Some(bytes) = files.find(SINGLE_FILE)? {
-            checkpoint.add_shard(SINGLE_FILE, bytes)?;
-        } else {
-            return Err(ModelError::File {
-                file: SINGLE_FILE.to_owned(),
-                problem: format!(
-                    "missing; the weights are needed as {SINGLE_FILE} or as shards with {INDEX_FILE}"
-                ),
-            });
-        }
-        Ok(checkpoint)
-    }
-
-    fn add_shard(&mut self, name: &str, bytes: FileBytes) -> Result<(), ModelError> {
-        let (header_len, metadata) =
-            SafeTensors::read_metadata(bytes.as_slice()).map_err(|error| ModelError::File {
-                file: name.to_owned(),
-                problem: format!(
-                    "not a complete safetensors file: {error}; get it anew, for a model of the Hub by \
-                     `formwork remove NAME` and `formwork pull NAME`"
-                ),
-            })?;
-        let index = self.shards.len();
-        for tensor in metadata.offset_keys() {
-            self.shard_of.insert(tensor, index);
-        }
-        // The header's length stands in 8 bytes before it.
-        let data_start = 8 + header_len;
-        self.shards.push(Shard {
-            name: name.to_owned(),
-            bytes,
-            data_start,
-            metadata,
-        });
-        Ok(())
-    }
-
-    fn source_files(&self) -> Vec<SourceFile<'_>> {
-        let shards = self.shards.iter();
-        shards
-            .filter_map(|shard| match &shard.bytes {
-                FileBytes::Mapped { file, .. } => Some(SourceFile {
-                    name: &shard.name,
-                    file,
-                    header_len: shard.data_start,
-                }),
-                FileBytes::Embedded(_) | FileBytes::Empty => None,
-            })
-            .collect()
-    }
-
-    fn num_bytes(&self) -> usize {
-        self.shards
-            .iter()
-            .map(|shard| shard.metadata.data_len())
-            .sum()
-    }
-
-    fn find_any(&self, name: &str) -> Option<FileTensor<'_>> {
-        let shard = self.shards.get(*self.shard_of.get(name)?)?;
-        let info = shard.metadata.info(name)?;
-        let (start, end) = info.data_offsets;
-        let range = shard.data_start + start..shard.data_start + end;
-        Some(FileTensor {
-            file: &shard.name,
-            dtype: info.dtype,
-            shape: &info.shape,
-            data: shard.bytes.as_slice().get(range)?,
-            mapped: matches!(shard.bytes, FileBytes::Mapped { .. }),
-        })
-    }
-
-    fn find(&self, name: &str) -> Result<Option<RawTensor<'_>>, ModelError> {
-        let Some(tensor) = self.find_any(name) else {
-            return Ok(None);
-        };
-        let dtype = dense_dtype(tensor.dtype).ok_or_else(|| ModelError::TensorDtype {
-            name: name.to_owned(),
-            file: tensor.file.to_owned(),
-            found: format!("{:?}", tensor.dtype),
-            supported: "F32, F16 and BF16",
-        })?;
-        Ok(Some(RawTensor {
-            file: tensor.file,
-            dtype,
-            shape: tensor.shape,
-            data: tensor.data,
-            mapped: tensor.mapped,
-            interleaved: None,
-        }))
-    }
-}
-
 /// The content of a file of JSON, where it is no larger than such a file may be.
 fn json_bytes<'f>(name: &str, file: &'f FileBytes) -> Result<&'f [u8], ModelError> {
     let bytes = file.as_slice();
@@ -456,88 +340,10 @@ fn json_bytes<'f>(name: &str, file: &'f FileBytes) -> Result<&'f [u8], ModelErro
     Ok(bytes)
 }
 
-/// The distinct file names in an index, in order of their first mention.
-fn shard_names(index: &[u8]) -> Result<Vec<String>, ModelError> {
-    let wrong = |problem: String| ModelError::File {
-        file: INDEX_FILE.to_owned(),
-        problem,
-    };
-    let index: Value =
-        serde_json::from_slice(index).map_err(|error| wrong(format!("not JSON: {error}")))?;
-    let map = index
-        .get("weight_map")
-        .and_then(Value::as_object)
-        .ok_or_else(|| {
-            wrong("weight_map: an object of tensor names and files is needed".to_owned())
-        })?;
-    let mut names: Vec<String> = Vec::new();
-    let mut known: HashSet<&str> = HashSet::new();
-    for (tensor, file) in map {
-        let file = file
-            .as_str()
-            .filter(|file| is_plain_file_name(file))
-            .ok_or_else(|| {
-                wrong(format!(
-                    "weight_map: {tensor}: {} must be a file name",
-                    cut(&file.to_string())
-                ))
-            })?;
-        if known.insert(file) {
-            names.push(file.to_owned());
-        }
-    }
-    if names.len() > MAX_SHARDS {
-        return Err(wrong(format!(
-            "weight_map: {} files; at most {MAX_SHARDS} are read",
-            names.len()
-        )));
-    }
-    Ok(names)
-}
-
-/// Whether a name from outside stays inside the checkpoint's folder.
-fn is_plain_file_name(name: &str) -> bool {
-    let mut components = Path::new(name).components();
-    matches!(components.next(), Some(std::path::Component::Normal(_)))
-        && components.next().is_none()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::shards::{INDEX_FILE, SINGLE_FILE};
     use super::*;
-
-    #[test]
-    fn an_index_cannot_lead_out_of_the_folder() {
-        for name in [
-            "../model.safetensors",
-            "/etc/passwd",
-            "a/b.safetensors",
-            "",
-            ".",
-        ] {
-            let index = serde_json::json!({"weight_map": {"x": name}}).to_string();
-            let error = shard_names(index.as_bytes()).unwrap_err().to_string();
-            assert!(error.contains("must be a file name"), "{name}: {error}");
-        }
-    }
-
-    #[test]
-    fn an_index_names_so_many_files_at_most() {
-        let index = |count: usize| {
-            let map = (0..200_000).map(|n| (format!("t{n}"), format!("s{}", n % count).into()));
-            let map: serde_json::Map<String, Value> = map.collect();
-            serde_json::json!({ "weight_map": map }).to_string()
-        };
-        let most = shard_names(index(MAX_SHARDS).as_bytes()).unwrap();
-        assert_eq!(most.len(), MAX_SHARDS);
-        for count in [MAX_SHARDS + 1, 200_000] {
-            let error = shard_names(index(count).as_bytes()).unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                format!("{INDEX_FILE}: weight_map: {count} files; at most 10000 are read")
-            );
-        }
-    }
 
     #[test]
     fn json_beside_the_weights_is_read_up_to_a_size() {
@@ -558,6 +364,15 @@ mod tests {
     }
 
     #[test]
+    fn an_adapter_is_no_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = CheckpointFiles::Folder(folder.path().to_owned());
+        std::fs::write(folder.path().join(ADAPTER_CONFIG), "{}").unwrap();
+        let error = files.config().unwrap_err().to_string();
+        assert!(error.contains("merge it into its base model"), "{error}");
+    }
+
+    #[test]
     fn links_out_of_the_folder_are_refused() {
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("secret"), "{}").unwrap();
@@ -574,11 +389,5 @@ mod tests {
         }
         std::fs::write(folder.path().join("plain"), "x").unwrap();
         assert_eq!(files.read("plain").unwrap().as_slice(), b"x");
-    }
-
-    #[test]
-    fn shards_are_listed_once() {
-        let index = br#"{"weight_map": {"x": "b", "y": "a", "z": "b"}}"#;
-        assert_eq!(shard_names(index).unwrap(), ["b", "a"]);
     }
 }

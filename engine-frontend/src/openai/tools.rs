@@ -103,10 +103,10 @@ pub(crate) fn check_number(field: &str, tools: &[Value]) -> Result<(), Validatio
     Err(ValidationError::field(field, tools.len(), message))
 }
 
-/// Longest name of a function.
-const MAX_NAME_CHARS: usize = 64;
+/// Longest name of a function: Anthropic's limit, which is twice OpenAI's. Servers of tools put their own name before it.
+const MAX_NAME_CHARS: usize = 128;
 
-/// Refuses what OpenAI's API would not take for the name of a function, or of a namespace of functions.
+/// Refuses what neither OpenAI's nor Anthropic's API would take for the name of a function, or of a namespace of functions.
 pub(super) fn check_function_name(field: &str, name: &str) -> Result<(), ValidationError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if (1..=MAX_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_plain) {

@@ -114,6 +114,45 @@ fn check_names(schema: &str, more: &str, accept: &[&str], reject: &[&str]) {
     check(&tag(schema, &more), &texts(&accept), &texts(&reject));
 }
 
+/// Whoever reads a tag takes what ends a name for its end where the name is not a longer one of the schema's.
+#[test]
+fn a_name_that_a_tag_of_another_one_begins_with_is_none_of_the_others() {
+    let one = r#"{"type": "object", "properties": {"a>b": {"type": "integer"}}, "additionalProperties": {"type": "string"}}"#;
+    let style = r#""style": "qwen_xml""#;
+    check(
+        &tag(one, style),
+        &[
+            "<parameter=a>b>1</parameter>",
+            "<parameter=aa>b>1</parameter>",
+        ],
+        &["<parameter=a>b</parameter>", "<parameter=a>1</parameter>"],
+    );
+    let end = r#"{"type": "object", "properties": {"a\"": {"type": "integer"}, "a": {"type": "integer"}}}"#;
+    check(
+        &tag(end, r#""style": "minimax_xml""#),
+        &[
+            "<parameter name=\"a\"\">1</parameter>",
+            "<parameter name=\"a\">1</parameter>",
+        ],
+        &[],
+    );
+    for (schema, expected) in [
+        (
+            r#"{"type": "object", "properties": {"at": {}, "at>": {}}}"#,
+            "properties/at>: a tag of the member `at>` reads as one of `at` and a value",
+        ),
+        (
+            r#"{"type": "object", "anyOf": [{"properties": {"at": {}}, "required": ["at"]}, {"properties": {"at>": {}}}]}"#,
+            "a tag of the member `at>` reads as one of `at` and a value",
+        ),
+    ] {
+        let error = compiler()
+            .compile_structural_tag(&tag(schema, style))
+            .unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
 #[test]
 fn formats_hold_for_strings_as_they_stand() {
     let schema = r#"{"type": "object", "required": ["d"], "additionalProperties": false, "properties": {

@@ -555,17 +555,17 @@ fn errors_name_the_field_as_the_request_spells_it() {
         (
             json!({"tools": tool("")}),
             "tools[0].function.name",
-            "1 to 64",
+            "1 to 128",
         ),
         (
             json!({"tools": tool("a\"b é")}),
             "tools[0].function.name",
-            "1 to 64",
+            "1 to 128",
         ),
         (
-            json!({"tools": tool(&"a".repeat(65))}),
+            json!({"tools": tool(&"a".repeat(129))}),
             "tools[0].function.name",
-            "1 to 64",
+            "1 to 128",
         ),
         (
             json!({"request_id": ""}),

@@ -347,7 +347,7 @@ fn what_is_wrong_is_named_in_this_apis_words() {
         (
             tool(json!({"name": "f g", "input_schema": {}})),
             "tools[0].name",
-            "1 to 64 letters",
+            "1 to 128 letters",
         ),
         (
             tool(json!({"name": "f", "input_schema": {}, "parameters": {}})),

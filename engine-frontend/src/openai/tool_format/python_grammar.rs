@@ -14,7 +14,7 @@ use crate::error::cut_short;
 const MAX_DEPTH: usize = 64;
 
 /// Keywords that say nothing of a value.
-const ANNOTATIONS: [&str; 12] = [
+const ANNOTATIONS: [&str; 13] = [
     "$schema",
     "$id",
     "$comment",
@@ -27,6 +27,8 @@ const ANNOTATIONS: [&str; 12] = [
     "deprecated",
     "readOnly",
     "writeOnly",
+    // OpenAPI's, which is none of JSON Schema's: a warning says so.
+    "nullable",
 ];
 
 /// Keywords of strings and numbers, which are left to `%json`.
@@ -158,7 +160,13 @@ impl<'a> Rules<'a> {
         let schema = match schema {
             Value::Object(schema) => schema,
             Value::Bool(true) => return Ok(vec![self.anything()]),
-            _ => return Err(at(pointer, "no value meets this schema")),
+            Value::Bool(false) => return Err(at(pointer, "no value meets this schema")),
+            _ => {
+                return Err(at(
+                    pointer,
+                    "must be a schema, an object or a boolean, in this format",
+                ));
+            }
         };
         let mut left: Vec<&str> = schema.keys().map(String::as_str).collect();
         left.retain(|keyword| !ANNOTATIONS.contains(keyword));

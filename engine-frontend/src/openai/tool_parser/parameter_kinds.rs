@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::validator::may_be_valid;
+use super::validator::is_valid;
 use super::xml_arguments::push_escaped;
 use crate::openai::tool_format::MAX_WHITESPACE_IN_TAGS;
 use crate::structured_outputs::FORMATS;
@@ -18,6 +18,8 @@ pub(in crate::openai) struct ParameterKinds {
     /// The schema of all of them.
     schema: Arc<Value>,
     named: Arc<HashMap<String, ParameterKind>>,
+    /// Names in which there may be what ends a name in a tag, those in other schemas of the whole object included.
+    odd_names: Arc<[String]>,
     /// Of those that the schema doesn't name.
     other: ParameterKind,
     /// True if other schemas say something of the whole object, so that a member is valid or not beside the others.
@@ -82,6 +84,8 @@ impl ParameterKinds {
             (name.clone(), kind)
         });
         let named = named.collect();
+        let mut odd_names = Vec::new();
+        add_odd_names(&schema, &schema, 0, &mut left.clone(), &mut odd_names);
         let other = match object.get("additionalProperties") {
             _ if is_said_elsewhere => ParameterKind::said_elsewhere(),
             Some(of) => ParameterKind::new(of, &schema, 0, &mut left),
@@ -89,6 +93,7 @@ impl ParameterKinds {
         };
         Self {
             named: Arc::new(named),
+            odd_names: odd_names.into(),
             other,
             is_whole,
             schema,
@@ -98,6 +103,15 @@ impl ParameterKinds {
     /// True if a member is valid or not beside those before it.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// True if a tag may go on with a longer name, one of the schema's, where it has what ends a name: no other name is
+    /// allowed to end there then.
+    pub(super) fn has_longer_name(&self, name: &str, after_name: &str) -> bool {
+        self.odd_names.iter().any(|odd| {
+            let rest = odd.strip_prefix(name).filter(|rest| !rest.is_empty());
+            rest.is_some_and(|rest| format!("{rest}{after_name}").starts_with(after_name))
+        })
     }
 
     /// The kind of a parameter.
@@ -119,10 +133,23 @@ impl ParameterKinds {
         told: &str,
     ) -> String {
         let readings = kind.readings(written, on_own_lines);
+        // White space that is free in the grammar is more likely to be the tags' than the text's.
+        let is_likely = |json: &String| {
+            !json.starts_with('"')
+                || !(kind.is_restricted || kind.is_said_elsewhere)
+                || *json == string(kind.with_min_chars(written))
+        };
         let valid_under = |schema: &Value| {
             let schema = schema.to_string();
-            let mut readings = readings.iter();
-            readings.find(|json| may_be_valid(&schema, &self.object_with(name, json, told)))
+            let mut unknown = None;
+            for json in &readings {
+                match is_valid(&schema, &self.object_with(name, json, told)) {
+                    Some(true) => return Some(json),
+                    None if is_likely(json) => unknown = unknown.or(Some(json)),
+                    _ => {}
+                }
+            }
+            unknown
         };
         // The only reading needs no proof. Where members are valid or not beside others, this one may be the last that
         // the object needs, or others follow.
@@ -254,6 +281,48 @@ fn drop_requirements(schema: &mut Value, depth: usize) {
                 drop_requirements(definition, MAX_DEPTH);
             }
         }
+    }
+}
+
+/// Adds the names of an object's members that have signs of a tag in them, from its schema and those that it applies to
+/// the same object. At most `left` schemas are looked at.
+fn add_odd_names(
+    schema: &Value,
+    root: &Value,
+    depth: usize,
+    left: &mut usize,
+    names: &mut Vec<String>,
+) {
+    let has_signs = |name: &&String| name.contains(['<', '>', '"']);
+    if *left == 0 || depth >= MAX_DEPTH {
+        return;
+    }
+    *left -= 1;
+    let properties = schema.get("properties").and_then(Value::as_object);
+    names.extend(
+        properties
+            .into_iter()
+            .flat_map(|of| of.keys())
+            .filter(has_signs)
+            .cloned(),
+    );
+    for keyword in APPLICATORS {
+        let next = match (keyword, schema.get(keyword)) {
+            (_, None) => continue,
+            ("$ref" | "$dynamicRef", Some(_)) => vec![resolved(schema, root).0],
+            (_, Some(Value::Array(branches))) => branches.iter().collect(),
+            ("dependentSchemas", Some(Value::Object(of))) => of.values().collect(),
+            (_, Some(one)) => vec![one],
+        };
+        for schema in next {
+            add_odd_names(schema, root, depth + 1, left, names);
+        }
+    }
+    for branch in ["then", "else"]
+        .iter()
+        .filter_map(|branch| schema.get(branch))
+    {
+        add_odd_names(branch, root, depth + 1, left, names);
     }
 }
 

@@ -476,6 +476,73 @@ fn members_that_branches_name_are_read_by_these() {
     }
 }
 
+/// A name ends where a longer one of the schema's doesn't go on.
+#[test]
+fn names_with_signs_of_tags_are_read_whole() {
+    let flag = json!({"type": "boolean"});
+    let schema = json!({
+        "type": "object", "$defs": {"more": {"properties": {"c>=d>": flag}}},
+        "properties": {"StartTime>": flag, "a>b": flag, "q\"": flag, "x\" string=\"y": flag, "k</arg_key>": flag},
+        "allOf": [{"$ref": "#/$defs/more"}, {"then": {"properties": {"</parameter>": flag}}}],
+    });
+    for format in [
+        "qwen3_coder",
+        "seed_oss",
+        "glm45",
+        "minimax_m2",
+        "deepseek_v32",
+    ] {
+        let openings = openings(format, &[("f", schema.clone())]);
+        for name in [
+            "StartTime>",
+            "a>b",
+            "q\"",
+            "x\" string=\"y",
+            "k</arg_key>",
+            "c>=d>",
+            "</parameter>",
+            "StartTime<",
+            "b",
+        ] {
+            let text = match format {
+                "qwen3_coder" => format!(
+                    "<tool_call>\n<function=f>\n<parameter={name}>true</parameter>\n</function>\n</tool_call>"
+                ),
+                "seed_oss" => format!(
+                    "<seed:tool_call>\n<function=f>\n<parameter={name}>true</parameter>\n</function>\n</seed:tool_call>"
+                ),
+                "glm45" => format!(
+                    "<tool_call>f\n<arg_key>{name}</arg_key>\n<arg_value>true</arg_value>\n</tool_call>"
+                ),
+                "minimax_m2" => format!(
+                    "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"{name}\">true</parameter>\n</invoke>\n</minimax:tool_call>"
+                ),
+                _ => format!(
+                    "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"{name}\" string=\"false\">true</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"
+                ),
+            };
+            let (_, calls) = values(read(&openings, &[&text]));
+            assert_eq!(calls[0].1, json!({name: true}), "{format}: {text}");
+        }
+    }
+}
+
+/// A value of which nothing is known has no white space that the tags may have.
+#[test]
+fn a_value_that_is_too_dear_to_check_is_read_without_white_space() {
+    let dear = |format: &str| json!({"type": "string", "pattern": format!("^({format}){{1,99}}$")});
+    let one = json!({"oneOf": [
+        dear("[a-z]{1,40}[0-9]{1,40}x|[a-y]{1,60}[1-9]{1,60}y|.{50}z"),
+        dear("[b-z]{1,40}[0-8]{1,40}x|[c-y]{1,60}[1-7]{1,60}y|.{49}z"),
+    ]});
+    let schema = json!({"type": "object", "properties": {"p": one}});
+    let openings = openings("qwen3_coder", &[("f", schema)]);
+    let text =
+        "<tool_call>\n<function=f>\n<parameter=p> a1x \n</parameter>\n</function>\n</tool_call>";
+    let (_, calls) = values(read(&openings, &[text]));
+    assert_eq!(calls[0].1, json!({"p": "a1x"}));
+}
+
 #[test]
 fn a_member_is_read_beside_those_before_it() {
     let union = json!({"type": "object", "oneOf": [

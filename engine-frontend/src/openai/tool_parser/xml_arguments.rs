@@ -130,9 +130,13 @@ impl XmlArguments {
         match &mut self.state {
             State::Between => return self.between(json),
             State::Name => {
-                let Some(name) = self.held.strip_suffix(self.style.after_name) else {
+                let after_name = self.style.after_name;
+                let Some(name) = self.held.strip_suffix(after_name) else {
                     return Step::More;
                 };
+                if self.kinds.has_longer_name(name, after_name) {
+                    return Step::More;
+                }
                 if mem::replace(&mut self.has_parameters, true) {
                     json.push_str(", ");
                 }

@@ -5,10 +5,13 @@
 //! those that it doesn't name last, or in any order. White space is free around tags, JSON, and strings
 //! that a schema restricts.
 
+use std::collections::HashSet;
+
 use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId};
 use super::super::cursor::cut;
 use super::fields::{Fields, refuse, shown};
 use super::format::Written;
+use super::xml_object::Members;
 use super::xml_patterns::{Matched, Patterns};
 use super::xml_scope::Scope;
 use super::xml_value::Way;
@@ -159,6 +162,28 @@ impl XmlStyle {
         self == Self::KimiK3
     }
 
+    /// What ends a name: whoever reads the tag takes the first of these for its end, unless the name is known.
+    fn after_name(self) -> &'static str {
+        match self {
+            Self::Qwen | Self::MiniMaxM3 => ">",
+            Self::MiniMax => "\">",
+            Self::DeepSeek | Self::DeepSeekV41 => "\" string=\"",
+            Self::Glm => "</arg_key>",
+            Self::KimiK3 | Self::Cohere => "\" type=\"",
+        }
+    }
+
+    /// The names that a tag with this one begins with: where it has what ends a name in it.
+    pub(super) fn names_before(self, name: &str) -> impl Iterator<Item = &str> {
+        let end = self.after_name();
+        let written = format!("{name}{end}");
+        let ends = name.char_indices().filter(move |(at, _)| {
+            let rest = written.get(*at..).unwrap_or_default();
+            self != Self::KimiK3 && rest.starts_with(end)
+        });
+        ends.filter_map(|(at, _)| name.get(..at))
+    }
+
     /// A name as it is written.
     fn name(self, name: &str) -> String {
         match self {
@@ -211,7 +236,9 @@ impl Parser<'_> {
         let scope = Scope::new(schema, style, written, fields);
         let pointer = scope.pointer.clone();
         let mut ways = Vec::new();
-        for members in self.alternatives(&scope, schema, pointer, true)? {
+        let all = self.alternatives(&scope, schema, pointer, true)?;
+        check_names_differ(style, all.iter().flat_map(Members::names))?;
+        for members in all {
             ways.push(self.members_in_order(&scope, &members, rule)?);
         }
         Ok(rule.alternate(0, ways))
@@ -290,6 +317,26 @@ impl Parser<'_> {
         self.define(rule, pointer, builder, body)?;
         Ok(rule)
     }
+}
+
+/// Refuses a name that a tag of another one begins with: nobody could tell from the tag which one is meant.
+fn check_names_differ<'m>(
+    style: XmlStyle,
+    names: impl Iterator<Item = (&'m str, &'m str)> + Clone,
+) -> Result<(), TagError> {
+    let known: HashSet<&str> = names.clone().map(|(name, _)| name).collect();
+    for (name, pointer) in names {
+        let mut before = style.names_before(name);
+        if let Some(other) = before.find(|other| known.contains(other)) {
+            let message = format!(
+                "a tag of the member `{}` reads as one of `{}` and a value, in this style",
+                cut(name),
+                cut(other)
+            );
+            return refuse(pointer, message);
+        }
+    }
+    Ok(())
 }
 
 /// Up to so many times.

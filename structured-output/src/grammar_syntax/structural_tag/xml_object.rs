@@ -165,6 +165,11 @@ impl Members {
         forbidden.any(|(name, schema, _)| *schema == Value::Bool(false) && self.requires(name))
     }
 
+    /// All names, with their places in the schema.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
+        (self.properties.iter()).map(|(name, _, at)| (name.as_str(), at.as_str()))
+    }
+
     fn requires(&self, name: &str) -> bool {
         self.required.iter().any(|(known, _)| **known == *name)
     }
@@ -368,6 +373,10 @@ impl Parser<'_> {
                 ),
             );
         }
+        // A tag that begins like that of a known name is read as that.
+        let before = (names.iter()).flat_map(|name| scope.style.names_before(name));
+        let before: Vec<&str> = before.collect();
+        names.extend(before);
         let mut others = Vec::new();
         for matched in patterns.sets(&names, self.limits)? {
             let (schema, at) = patterns.schema(matched, None);
