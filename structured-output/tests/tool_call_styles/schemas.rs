@@ -139,7 +139,7 @@ fn a_name_that_a_tag_of_another_one_begins_with_is_none_of_the_others() {
     for (schema, expected) in [
         (
             r#"{"type": "object", "properties": {"at": {}, "at>": {}}}"#,
-            "properties/at>: a tag of the member `at>` reads as one of `at` and a value",
+            "properties/at>`: a tag of the member `at>` reads as one of `at` and a value",
         ),
         (
             r#"{"type": "object", "anyOf": [{"properties": {"at": {}}, "required": ["at"]}, {"properties": {"at>": {}}}]}"#,
