@@ -57,15 +57,15 @@ mod tests {
     #[test]
     fn texts_are_valid_or_not() {
         let schema = r#"{"type": ["string", "integer"], "minimum": 5}"#;
-        for (json, is_valid) in [
+        for (json, wanted) in [
             ("5", true),
             ("4", false),
             ("\"4\"", true),
             ("[]", false),
             ("", false),
         ] {
-            assert_eq!(super::is_valid(schema, json), Some(is_valid), "{json}");
+            assert_eq!(is_valid(schema, json), Some(wanted), "{json}");
         }
-        assert_eq!(super::is_valid(r#"{"type": "strnig"}"#, "5"), None);
+        assert_eq!(is_valid(r#"{"type": "strnig"}"#, "5"), None);
     }
 }
