@@ -67,7 +67,10 @@ impl Shards {
         if checkpoint.shards.is_empty() {
             return Err(ModelError::File {
                 file: SINGLE_FILE.to_owned(),
-                problem: "missing; the weights are needed as *.safetensors".to_owned(),
+                problem: format!(
+                    "missing; the weights are needed as {SINGLE_FILE}, as shards with {INDEX_FILE}, or as other files \
+                     *.safetensors"
+                ),
             });
         }
         Ok(checkpoint)
@@ -312,10 +315,7 @@ mod tests {
             std::fs::write(folder.path().join(name), safetensors(tensor)).unwrap();
         };
         let error = Shards::open(&files).err().unwrap().to_string();
-        assert!(
-            error.contains("the weights are needed as *.safetensors"),
-            "{error}"
-        );
+        assert!(error.contains("or as other files *.safetensors"), "{error}");
         for (name, tensor) in [
             ("weights-2.safetensors", "b"),
             ("weights-1.safetensors", "a"),
