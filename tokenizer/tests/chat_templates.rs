@@ -281,7 +281,7 @@ fn a_hostile_template_ends_with_an_error() {
     );
     assert_eq!(
         render_error(&deepest),
-        "chat template: the memory of a rendering exceeded"
+        "chat template: the number of lists and maps exceeded"
     );
 }
 

@@ -386,13 +386,13 @@ mod tests {
     fn texts_count_as_long_as_something_refers_to_them() {
         let text = |bytes: usize| made_text(Value::from("x".repeat(bytes)));
         with_budget(0, 0, None, || {
-            let kept = text(2 << 20).unwrap();
+            let kept = text(9 << 20).unwrap();
             for _ in 0..100 {
-                drop(text(1 << 20).unwrap());
+                drop(text(6 << 20).unwrap());
             }
-            assert!(text(3 << 20).is_err());
+            assert!(text(8 << 20).is_err());
             drop(kept);
-            text(3 << 20).unwrap();
+            text(8 << 20).unwrap();
         });
     }
 }

@@ -108,7 +108,7 @@ fn work_is_counted_in_bytes() {
     ] {
         assert_eq!(limit(&searches(statement)), WORK, "{statement}");
     }
-    let lists = "{% set x = range(50000)|list %}{% for i in range(99999) %}{% if i < 0 or -1 in x %}\
+    let lists = "{% set x = range(99999)|list %}{% for i in range(99999) %}{% if i < 0 or -1 in x %}\
                  {% endif %}{% endfor %}";
     assert_eq!(limit(lists), WORK);
 }

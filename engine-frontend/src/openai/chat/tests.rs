@@ -250,9 +250,9 @@ fn arguments_of_earlier_calls_are_bounded_together() {
         ChatCompletionRequest::from_json(body("messages", message))
     };
     let numbers = |count| format!("{{\"a\": [0{}]}}", ",0".repeat(count));
-    assert!(with(1, numbers(80_000)).is_ok());
-    assert!(with(80, numbers(1_000)).is_ok());
-    for (count, num_calls, at) in [(250_000, 1, 0), (40_000, 3, 2)] {
+    assert!(with(1, numbers(100_000)).is_ok());
+    assert!(with(100, numbers(1_000)).is_ok());
+    for (count, num_calls, at) in [(250_000, 1, 0), (72_000, 3, 2)] {
         let error = with(num_calls, numbers(count)).unwrap_err();
         let field = format!("messages[0].tool_calls[{at}].function.arguments");
         assert_eq!(error.parameter.as_deref(), Some(&*field));
