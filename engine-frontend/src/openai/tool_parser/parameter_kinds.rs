@@ -1,7 +1,7 @@
 //! What a function's parameters may be, by its schema: where arguments are tags, the text `5` is a string or
 //! a number by that alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -84,8 +84,9 @@ impl ParameterKinds {
             (name.clone(), kind)
         });
         let named = named.collect();
-        let mut odd_names = Vec::new();
-        add_odd_names(&schema, &schema, 0, &mut left.clone(), &mut odd_names);
+        let mut odd_names = BTreeSet::new();
+        add_odd_names(&schema, &schema, 0, &mut HashSet::new(), &mut odd_names);
+        let odd_names = odd_names.into_iter().map(str::to_owned).collect();
         let other = match object.get("additionalProperties") {
             _ if is_said_elsewhere => ParameterKind::said_elsewhere(),
             Some(of) => ParameterKind::new(of, &schema, 0, &mut left),
@@ -93,7 +94,7 @@ impl ParameterKinds {
         };
         Self {
             named: Arc::new(named),
-            odd_names: odd_names.into(),
+            odd_names,
             other,
             is_whole,
             schema,
@@ -109,8 +110,11 @@ impl ParameterKinds {
     /// allowed to end there then.
     pub(super) fn has_longer_name(&self, name: &str, after_name: &str) -> bool {
         self.odd_names.iter().any(|odd| {
-            let rest = odd.strip_prefix(name).filter(|rest| !rest.is_empty());
-            rest.is_some_and(|rest| format!("{rest}{after_name}").starts_with(after_name))
+            let rest = odd.strip_prefix(name).unwrap_or_default();
+            match rest.len() < after_name.len() {
+                true => !rest.is_empty() && format!("{rest}{after_name}").starts_with(after_name),
+                false => rest.starts_with(after_name),
+            }
         })
     }
 
@@ -285,28 +289,21 @@ fn drop_requirements(schema: &mut Value, depth: usize) {
 }
 
 /// Adds the names of an object's members that have signs of a tag in them, from its schema and those that it applies to
-/// the same object. At most `left` schemas are looked at.
-fn add_odd_names(
-    schema: &Value,
-    root: &Value,
+/// the same object, each of which is looked at once.
+fn add_odd_names<'a>(
+    schema: &'a Value,
+    root: &'a Value,
     depth: usize,
-    left: &mut usize,
-    names: &mut Vec<String>,
+    seen: &mut HashSet<*const Value>,
+    names: &mut BTreeSet<&'a str>,
 ) {
-    let has_signs = |name: &&String| name.contains(['<', '>', '"']);
-    if *left == 0 || depth >= MAX_DEPTH {
+    if depth >= MAX_DEPTH || !seen.insert(schema) {
         return;
     }
-    *left -= 1;
     let properties = schema.get("properties").and_then(Value::as_object);
-    names.extend(
-        properties
-            .into_iter()
-            .flat_map(|of| of.keys())
-            .filter(has_signs)
-            .cloned(),
-    );
-    for keyword in APPLICATORS {
+    let all = properties.into_iter().flatten().map(|(name, _)| &**name);
+    names.extend(all.filter(|name| name.contains(['<', '>', '"'])));
+    for keyword in APPLICATORS.into_iter().chain(["then", "else"]) {
         let next = match (keyword, schema.get(keyword)) {
             (_, None) => continue,
             ("$ref" | "$dynamicRef", Some(_)) => vec![resolved(schema, root).0],
@@ -315,14 +312,8 @@ fn add_odd_names(
             (_, Some(one)) => vec![one],
         };
         for schema in next {
-            add_odd_names(schema, root, depth + 1, left, names);
+            add_odd_names(schema, root, depth + 1, seen, names);
         }
-    }
-    for branch in ["then", "else"]
-        .iter()
-        .filter_map(|branch| schema.get(branch))
-    {
-        add_odd_names(branch, root, depth + 1, left, names);
     }
 }
 

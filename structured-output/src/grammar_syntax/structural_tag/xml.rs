@@ -325,9 +325,12 @@ fn check_names_differ<'m>(
     names: impl Iterator<Item = (&'m str, &'m str)> + Clone,
 ) -> Result<(), TagError> {
     let known: HashSet<&str> = names.clone().map(|(name, _)| name).collect();
+    // Looked up first: a name of many signs has as many before it, which are long.
+    let lengths: HashSet<usize> = known.iter().map(|name| name.len()).collect();
     for (name, pointer) in names {
         let mut before = style.names_before(name);
-        if let Some(other) = before.find(|other| known.contains(other)) {
+        let is_known = |other: &&str| lengths.contains(&other.len()) && known.contains(other);
+        if let Some(other) = before.find(is_known) {
             let message = format!(
                 "a tag of the member `{}` reads as one of `{}` and a value, in this style",
                 cut(name),

@@ -373,8 +373,9 @@ impl Parser<'_> {
                 ),
             );
         }
-        // A tag that begins like that of a known name is read as that.
-        let before = (names.iter()).flat_map(|name| scope.style.names_before(name));
+        // A tag that begins like that of a known name is read as that. Names that the schema doesn't have hold no signs of
+        // tags, so it is the shortest that could be one.
+        let before = (names.iter()).filter_map(|name| scope.style.names_before(name).next());
         let before: Vec<&str> = before.collect();
         names.extend(before);
         let mut others = Vec::new();
