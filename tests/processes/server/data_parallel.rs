@@ -380,6 +380,7 @@ fn a_core_by_hand_with_other_weights_is_refused() {
         .arg("--listen")
         .arg(&address);
     let _core = Process::spawn(&mut core);
+    eventually("the core listens", || address.exists());
     let ask = |model: &Path| {
         let mut batch = integration_tests::formwork_batch();
         batch.args(["--prompt", "a", "--max-tokens", "2", "--model"]);
